@@ -1,0 +1,7 @@
+// The mHC family of operators (Manifold-Constrained Hyper-Connections); one header an operator.
+#ifndef ANABRANCH_MHC_H_
+#define ANABRANCH_MHC_H_
+
+#include "anabranch/mhc_post.h"
+
+#endif  // ANABRANCH_MHC_H_
