@@ -79,8 +79,9 @@ Status ParseTarget(const std::string& name, Target* target) {
     names += names.empty() ? "" : ", ";
     names += TargetName(candidate);
   }
-  return Status(StatusCode::kInvalidArgument,
-                "target \"" + name + "\" is unknown or not supported here, expected one of: " + names);
+  return Status(
+      StatusCode::kInvalidArgument,
+      "target \"" + name + "\" is unknown or not supported here, expected one of: " + names);
 }
 
 Status ResolveTarget(Target wanted, Target* target, std::string* why) {

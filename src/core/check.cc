@@ -1,0 +1,246 @@
+#include "src/core/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+namespace anabranch {
+namespace {
+
+// Lowest and one past the highest byte address of a view, in 64-bit arithmetic; false on overflow.
+bool ByteRange(const TensorView& t, std::int64_t* low, std::int64_t* high) {
+  std::int64_t lo = 0;
+  std::int64_t hi = 0;
+  for (int i = 0; i < t.rank(); ++i) {
+    std::int64_t extent = 0;
+    if (__builtin_mul_overflow(t.sizes[i] - 1, t.strides[i], &extent)) return false;
+    std::int64_t& side = extent < 0 ? lo : hi;
+    if (__builtin_add_overflow(side, extent, &side)) return false;
+  }
+  const auto element = static_cast<std::int64_t>(DTypeSize(t.dtype));
+  if (__builtin_mul_overflow(lo, element, &lo)) return false;
+  if (__builtin_add_overflow(hi, std::int64_t{1}, &hi)) return false;
+  if (__builtin_mul_overflow(hi, element, &hi)) return false;
+  const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data));
+  return !__builtin_add_overflow(base, lo, low) && !__builtin_add_overflow(base, hi, high);
+}
+
+bool SameView(const TensorView& a, const TensorView& b) {
+  if (a.data != b.data || a.dtype != b.dtype || a.sizes != b.sizes) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a.sizes[i] > 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Checker::Fail(StatusCode code, const std::string& message) {
+  if (ok()) status_ = Status(code, std::string(op_) + ": " + message);
+}
+
+void Checker::Required(const char* name, const TensorView& t) {
+  if (!ok() || t.defined()) return;
+  Fail(StatusCode::kNullArgument, std::string(name) + " is absent, expected a tensor");
+}
+
+void Checker::Activation(const char* name, const TensorView& t) {
+  if (!ok() || !t.defined()) return;
+  if (DTypeSize(t.dtype) == 0) {
+    Invalid(std::string(name) +
+            " has an unknown dtype, expected float32, bfloat16, float16 or float64");
+  }
+}
+
+void Checker::HasDType(const char* name, const TensorView& t, DType wanted, const char* why) {
+  if (!ok() || !t.defined() || t.dtype == wanted) return;
+  Invalid(std::string(name) + " has dtype " + DTypeName(t.dtype) + ", expected " +
+          DTypeName(wanted) + " " + why);
+}
+
+void Checker::Activations(DType wanted, std::initializer_list<NamedTensor> tensors) {
+  for (const NamedTensor& t : tensors) HasDType(t.name, t.tensor, wanted, "like the activations");
+}
+
+void Checker::Coefficients(DType activation, std::initializer_list<NamedTensor> tensors) {
+  const DType wanted = CoefficientFor(activation);
+  const char* why = wanted == DType::kFloat64 ? "since the activations are float64"
+                                              : "(coefficients are float32)";
+  for (const NamedTensor& t : tensors) HasDType(t.name, t.tensor, wanted, why);
+}
+
+void Checker::Sane(const char* name, const TensorView& t, int min_rank, const char* layout) {
+  if (!ok() || !t.defined()) return;
+  const std::string who = std::string(name) + " has shape " + ToString(t.sizes);
+  if (t.rank() > kMaxRank)
+    return Invalid(who + ", expected at most " + std::to_string(kMaxRank) + " dimensions");
+  if (t.rank() < min_rank) return Invalid(who + ", expected " + layout);
+  bool known = true;
+  for (std::int64_t size : t.sizes) {
+    if (size < kUnknown) return Invalid(who + ", expected sizes >= 0");
+    known = known && size != kUnknown;
+  }
+  const std::int64_t count = t.numel();
+  std::int64_t bytes = 0;
+  if (known && (count < 0 || __builtin_mul_overflow(
+                                 count, static_cast<std::int64_t>(DTypeSize(t.dtype)), &bytes))) {
+    Invalid(who + ", expected a size below 2^63 bytes");
+  }
+}
+
+void Checker::Matches(const char* name, const TensorView& t, Dims* pattern, const char* like) {
+  if (!ok() || !t.defined()) return;
+  bool same = t.rank() == pattern->rank;
+  for (int i = 0; same && i < t.rank(); ++i) {
+    std::int64_t& wanted = (*pattern)[i];
+    if (t.sizes[i] == kUnknown) continue;
+    if (wanted == kUnknown) wanted = t.sizes[i];
+    same = wanted == t.sizes[i];
+  }
+  if (!same) {
+    Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected " +
+            ToString(*pattern) + " to match " + like);
+  }
+}
+
+void Checker::MatchesTokens(const char* name, const TensorView& t, Dims* leading, Dims* inner,
+                            const char* like) {
+  if (!ok() || !t.defined()) return;
+  Dims pattern = Concat(*leading, *inner);
+  Matches(name, t, &pattern, like);
+  if (!ok()) return;
+  std::copy_n(pattern.values, leading->rank, leading->values);
+  std::copy_n(pattern.values + leading->rank, inner->rank, inner->values);
+}
+
+void Checker::MatchesMatrix(const char* name, const TensorView& t, Dims* leading, std::int64_t* n,
+                            const char* like) {
+  if (!ok() || !t.defined()) return;
+  if (t.rank() == leading->rank + 1) {
+    Dims flat{*n == kUnknown ? kUnknown : *n * *n};
+    return MatchesTokens(name, t, leading, &flat, like);
+  }
+  Dims inner{*n, *n};
+  MatchesTokens(name, t, leading, &inner, like);
+  if (!ok()) return;
+  if (inner[0] != kUnknown && inner[1] != kUnknown && inner[0] != inner[1]) {
+    return Invalid(std::string(name) + " has shape " + ToString(t.sizes) +
+                   ", expected square matrices");
+  }
+  *n = inner[0] != kUnknown ? inner[0] : inner[1];
+}
+
+void Checker::InRange(const char* what, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (!ok() || value == kUnknown || (value >= low && value <= high)) return;
+  Invalid(std::string(what) + " is " + std::to_string(value) + ", expected " + std::to_string(low) +
+          ".." + std::to_string(high));
+}
+
+void Checker::NonNegative(const char* name, double value) {
+  if (!ok() || (std::isfinite(value) && value >= 0)) return;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  Invalid(std::string(name) + " is " + text + ", expected a finite number >= 0");
+}
+
+void Checker::Addressable(const char* name, const TensorView& t) {
+  if (!ok() || !t.defined()) return;
+  if (t.strides.rank != t.rank()) {
+    return Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
+                   ToString(t.sizes) + ", expected one stride a dimension");
+  }
+  if (t.numel() == 0) return;
+  if (t.data == nullptr) {
+    return Fail(StatusCode::kNullArgument, std::string(name) + " has shape " + ToString(t.sizes) +
+                                               " and a null address, expected its data");
+  }
+  if (reinterpret_cast<std::uintptr_t>(t.data) % DTypeSize(t.dtype) != 0) {
+    return Invalid(std::string(name) + " has an address that is no multiple of its element size " +
+                   std::to_string(DTypeSize(t.dtype)) + ", expected element alignment");
+  }
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  if (!ByteRange(t, &low, &high)) {
+    Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
+            ToString(t.sizes) + ", expected an extent below 2^63 bytes");
+  }
+}
+
+void Checker::NotSelfOverlapping(const char* name, const TensorView& t) {
+  if (!ok() || !t.defined() || t.numel() <= 1) return;
+  const auto magnitude = [&](int i) { return t.strides[i] < 0 ? -t.strides[i] : t.strides[i]; };
+  int order[kMaxRank] = {};  // dimensions that matter, smallest stride first
+  int count = 0;
+  for (int i = 0; i < t.rank(); ++i) {
+    if (t.sizes[i] <= 1) continue;
+    int k = count++;
+    for (; k > 0 && magnitude(order[k - 1]) > magnitude(i); --k) order[k] = order[k - 1];
+    order[k] = i;
+  }
+  std::int64_t span = 0;  // largest offset that the dimensions so far can reach
+  for (int k = 0; k < count; ++k) {
+    if (magnitude(order[k]) <= span) {
+      return Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
+                     ToString(t.sizes) + ", expected an output whose elements do not overlap");
+    }
+    span += (t.sizes[order[k]] - 1) * magnitude(order[k]);
+  }
+}
+
+void Checker::Disjoint(const char* out_name, const TensorView& out, const char* name,
+                       const TensorView& t, bool same_view_works) {
+  if (!ok() || !out.defined() || !t.defined() || out.numel() == 0 || t.numel() == 0) return;
+  if (same_view_works && SameView(out, t)) return;
+  std::int64_t out_low = 0;
+  std::int64_t out_high = 0;
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  if (!ByteRange(out, &out_low, &out_high) || !ByteRange(t, &low, &high)) return;
+  if (out_low < high && low < out_high) {
+    Invalid(std::string(out_name) + " overlaps " + name + ", expected separate memory" +
+            (same_view_works ? " or exactly the same view" : ""));
+  }
+}
+
+void Checker::Memory(std::span<const NamedTensor> inputs, std::span<const NamedTensor> outputs) {
+  for (const NamedTensor& in : inputs) Addressable(in.name, in.tensor);
+  for (const NamedTensor& out : outputs) {
+    Addressable(out.name, out.tensor);
+    NotSelfOverlapping(out.name, out.tensor);
+  }
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const NamedTensor& out = outputs[k];
+    for (const NamedTensor& in : inputs) {
+      const bool may_be = out.may_be != nullptr && std::string_view(out.may_be) == in.name;
+      Disjoint(out.name, out.tensor, in.name, in.tensor, may_be);
+    }
+    for (std::size_t j = 0; j < k; ++j) {
+      Disjoint(out.name, out.tensor, outputs[j].name, outputs[j].tensor);
+    }
+  }
+}
+
+Dims LeadingDims(const TensorView& t, int count) {
+  Dims dims;
+  for (int i = 0; i < count; ++i) dims.push_back(t.sizes[i]);
+  return dims;
+}
+
+Dims Concat(const Dims& a, const Dims& b) {
+  Dims dims = a;
+  for (std::int64_t v : b) dims.push_back(v);
+  return dims;
+}
+
+void SetOutput(TensorView* t, DType dtype, const Dims& sizes) {
+  if (t->defined()) return;
+  *t = TensorView(nullptr, dtype, sizes);
+}
+
+std::string Describe(const char* name, const TensorView& t) {
+  if (!t.defined()) return "";
+  return std::string(name) + "=" + ToString(t.sizes) + " " + DTypeName(t.dtype) + " ";
+}
+
+}  // namespace anabranch

@@ -1,0 +1,53 @@
+// Hands out work items to tasks. Which task computes an item never changes its bits.
+#ifndef ANABRANCH_SRC_CORE_PARALLEL_H_
+#define ANABRANCH_SRC_CORE_PARALLEL_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "anabranch/context.h"
+
+namespace anabranch {
+
+// Calls body(slot, item) once for every 0 <= item < items. At most min(threads, context.threads())
+// slots run side by side; items of one slot run one after another, so a slot may own scratch
+// memory.
+template <class Body>
+void ForEachItem(const Context& context, int threads, std::int64_t items, const Body& body) {
+  struct State {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t items;
+    const Body* body;
+  } state{{}, items, &body};
+  const std::int64_t slots = std::min<std::int64_t>({threads, context.threads(), items});
+  context.Run(
+      slots,
+      [](void* pointer, std::int64_t slot) {
+        State& s = *static_cast<State*>(pointer);
+        for (;;) {
+          const std::int64_t item = s.next.fetch_add(1, std::memory_order_relaxed);
+          if (item >= s.items) return;
+          (*s.body)(static_cast<int>(slot), item);
+        }
+      },
+      &state);
+}
+
+// How many tasks are worth starting for this much memory traffic: below about 256 KiB a task, a
+// thread hand-off (some microseconds) costs more than it saves.
+inline int ThreadsForBytes(const Context& context, std::int64_t items, double bytes) {
+  constexpr double kBytesPerTask = 256.0 * 1024;
+  const double by_work = std::max(1.0, bytes / kBytesPerTask);
+  const double by_items = static_cast<double>(std::max<std::int64_t>(items, 1));
+  return static_cast<int>(std::min({by_work, by_items, static_cast<double>(context.threads())}));
+}
+
+// Outputs larger than this are written past the caches.
+inline std::int64_t StreamingThreshold() { return GetCpuInfo().llc_bytes; }
+
+constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace anabranch
+
+#endif  // ANABRANCH_SRC_CORE_PARALLEL_H_

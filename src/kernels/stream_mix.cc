@@ -1,0 +1,307 @@
+// See stream_mix.h. Compiled once per target.
+#include "src/kernels/stream_mix.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/kernels/stream_mix.cc"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "src/simd/dispatch.h"
+#include "src/simd/vec16-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace anabranch {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Elements of a row that are computed before they are written out. A chunk of all rows fits L1;
+// non-temporal stores that alternate between rows in shorter runs collapse to a fraction of the
+// memory bandwidth.
+constexpr std::int64_t kChunk = 256;
+constexpr std::size_t kBlock = 4;  // right-hand rows of one register block of sums
+
+template <class T>
+const T* Row(const void* base, std::ptrdiff_t lane, int i) {
+  return static_cast<const T*>(base) + lane * i;
+}
+
+template <class T>
+T* Row(void* base, std::ptrdiff_t lane, int i) {
+  return static_cast<T*>(base) + lane * i;
+}
+
+// One unit of 32 elements of all rows. N = 0: any n. Reads everything of a part before it writes.
+template <int N, class T>
+HWY_INLINE void ForwardUnit(const T* x, std::ptrdiff_t x_lane, const T* h_out, const float* h_post,
+                            const float* h_res, int any_n, T* y, std::ptrdiff_t y_lane) {
+  constexpr int kMax = N > 0 ? N : kMaxStreams;
+  const int n = N > 0 ? N : any_n;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    VecF oa, ob;
+    VecF ya[kMax], yb[kMax];
+    LoadPart(h_out, part, oa, ob);
+    if (h_res != nullptr) {
+      for (int i = 0; i < n; ++i) {
+        const VecF c = SetF(h_post[i]);
+        ya[i] = hn::Mul(c, oa);
+        yb[i] = hn::Mul(c, ob);
+      }
+      for (int j = 0; j < n; ++j) {
+        VecF xa, xb;
+        LoadPart(x + j * x_lane, part, xa, xb);
+        for (int i = 0; i < n; ++i) {
+          const VecF c = SetF(h_res[j * n + i]);
+          ya[i] = hn::MulAdd(c, xa, ya[i]);
+          yb[i] = hn::MulAdd(c, xb, yb[i]);
+        }
+      }
+    } else {
+      for (int i = 0; i < n; ++i) {
+        VecF xa, xb;
+        LoadPart(x + i * x_lane, part, xa, xb);
+        const VecF c = SetF(h_post[i]);
+        ya[i] = hn::MulAdd(c, oa, xa);
+        yb[i] = hn::MulAdd(c, ob, xb);
+      }
+    }
+    for (int i = 0; i < n; ++i) StorePart(ya[i], yb[i], part, y + i * y_lane);
+  }
+}
+
+template <int N, class T>
+void Forward(const StreamMixForward& a) {
+  const int n = N > 0 ? N : a.n;
+  HWY_ALIGN T buffer[(N > 0 ? N : kMaxStreams) * kChunk];
+  for (std::int64_t begin = 0; begin < a.d; begin += kChunk) {
+    const std::int64_t count = std::min(kChunk, a.d - begin);
+    const T* x = static_cast<const T*>(a.x) + begin;
+    const T* h_out = static_cast<const T*>(a.h_out) + begin;
+    T* y = a.streaming ? buffer : static_cast<T*>(a.y) + begin;
+    const std::ptrdiff_t y_lane = a.streaming ? kChunk : a.y_lane;
+    std::int64_t k = 0;
+    for (; k + 32 <= count; k += 32) {
+      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, y + k, y_lane);
+    }
+    if (const auto rest = static_cast<std::size_t>(count - k); rest > 0) {
+      T rows[kMaxStreams + 1][kUnit] = {};
+      T out[kMaxStreams][kUnit];
+      for (int i = 0; i < n; ++i) std::memcpy(rows[i], x + k + i * a.x_lane, rest * sizeof(T));
+      std::memcpy(rows[n], h_out + k, rest * sizeof(T));
+      ForwardUnit<N>(rows[0], kUnit, rows[n], a.h_post, a.h_res, n, out[0], kUnit);
+      for (int i = 0; i < n; ++i) std::memcpy(y + k + i * y_lane, out[i], rest * sizeof(T));
+    }
+    for (int i = 0; a.streaming && i < n; ++i) {
+      StreamOut(y + i * y_lane, Row<T>(a.y, a.y_lane, i) + begin,
+                static_cast<std::size_t>(count) * sizeof(T));
+    }
+  }
+}
+
+// grad_x and grad_h_out of one unit.
+template <int N, class T>
+HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_post,
+                             const float* h_res, int any_n, T* grad_x, std::ptrdiff_t grad_x_lane,
+                             T* grad_h_out) {
+  constexpr int kMax = N > 0 ? N : kMaxStreams;
+  const int n = N > 0 ? N : any_n;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    VecF ga[kMax], gb[kMax];
+    for (int i = 0; i < n; ++i) LoadPart(g + i * g_lane, part, ga[i], gb[i]);
+    VecF oa = hn::Mul(SetF(h_post[0]), ga[0]);
+    VecF ob = hn::Mul(SetF(h_post[0]), gb[0]);
+    for (int i = 1; i < n; ++i) {
+      oa = hn::MulAdd(SetF(h_post[i]), ga[i], oa);
+      ob = hn::MulAdd(SetF(h_post[i]), gb[i], ob);
+    }
+    StorePart(oa, ob, part, grad_h_out);
+    for (int j = 0; j < n; ++j) {
+      VecF xa = ga[j];
+      VecF xb = gb[j];
+      if (h_res != nullptr) {
+        const float* c = h_res + j * n;
+        xa = hn::Mul(SetF(c[0]), ga[0]);
+        xb = hn::Mul(SetF(c[0]), gb[0]);
+        for (int i = 1; i < n; ++i) {
+          xa = hn::MulAdd(SetF(c[i]), ga[i], xa);
+          xb = hn::MulAdd(SetF(c[i]), gb[i], xb);
+        }
+      }
+      StorePart(xa, xb, part, grad_x + j * grad_x_lane);
+    }
+  }
+}
+
+// sums[l][i] += left_l . right_i, 16 lanes each, over `units` units: L x R of them in registers.
+template <int L, int R, class T>
+HWY_INLINE void SumBlock(const T* const* left, const T* const* right, std::int64_t units,
+                         float* sums, int sums_row) {
+  const TagF df;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    VecF acc[L][R];
+    for (int l = 0; l < L; ++l) {
+      for (int r = 0; r < R; ++r) {
+        acc[l][r] = hn::LoadU(df, sums + (l * sums_row + r) * 16 + part * kLanes);
+      }
+    }
+    for (std::int64_t u = 0; u < units; ++u) {
+      VecF ra[R], rb[R];
+      for (int r = 0; r < R; ++r) LoadPart(right[r] + u * 32, part, ra[r], rb[r]);
+      for (int l = 0; l < L; ++l) {
+        VecF la, lb;
+        LoadPart(left[l] + u * 32, part, la, lb);
+        for (int r = 0; r < R; ++r) {
+          acc[l][r] = hn::MulAdd(lb, rb[r], hn::MulAdd(la, ra[r], acc[l][r]));
+        }
+      }
+    }
+    for (int l = 0; l < L; ++l) {
+      for (int r = 0; r < R; ++r) {
+        hn::StoreU(acc[l][r], df, sums + (l * sums_row + r) * 16 + part * kLanes);
+      }
+    }
+  }
+}
+
+// All sums of `lefts` x n rows. Blocks: with 32 registers 5 x 4 (which is all of n = 4), with 16
+// registers 1 x 4: there 2 x 4 spills, since both groups of the four right-hand rows stay loaded.
+template <int R, class T>
+HWY_INLINE void SumRows(const T* const* left, int lefts, const T* const* right, std::int64_t units,
+                        float* sums, int n) {
+  int l = 0;
+  if constexpr (kParts == 1 && R == kBlock) {
+    for (; l + 5 <= lefts; l += 5) SumBlock<5, R>(left + l, right, units, sums + l * n * 16, n);
+  }
+  for (; l < lefts; ++l) SumBlock<1, R>(left + l, right, units, sums + l * n * 16, n);
+}
+
+template <class T>
+void AddSums(const StreamMixBackward& a, const T* const* left, const T* const* right,
+             std::int64_t units) {
+  // left rows 0..n-1 are x, row n is h_out: without grad_h_res only the last one counts.
+  const int first = a.want_grad_h_res ? 0 : a.n;
+  const int lefts = a.n + 1 - first;
+  float* sums = a.sums + first * a.n * 16;
+  int r = 0;
+  for (; r + static_cast<int>(kBlock) <= a.n; r += kBlock) {
+    SumRows<kBlock>(left + first, lefts, right + r, units, sums + r * 16, a.n);
+  }
+  for (; r < a.n; ++r) SumRows<1>(left + first, lefts, right + r, units, sums + r * 16, a.n);
+}
+
+// The last, partial unit of a row, padded with zeros.
+template <int N, class T>
+void BackwardTail(const StreamMixBackward& a, const T* const* left, const T* const* right,
+                  std::size_t rest, T* grad_x, std::ptrdiff_t grad_x_lane, T* grad_h_out) {
+  T rows[2 * kMaxStreams + 1][kUnit] = {};
+  T out[kMaxStreams + 1][kUnit];
+  const T* padded[2 * kMaxStreams + 1];
+  for (int i = 0; i < 2 * a.n + 1; ++i) {
+    std::memcpy(rows[i], i < a.n ? right[i] : left[i - a.n], rest * sizeof(T));
+    padded[i] = rows[i];
+  }
+  AddSums(a, padded + a.n, padded, 1);
+  BackwardUnit<N>(rows[0], kUnit, a.h_post, a.h_res, a.n, out[0], kUnit, out[a.n]);
+  for (int j = 0; j < a.n; ++j) std::memcpy(grad_x + j * grad_x_lane, out[j], rest * sizeof(T));
+  std::memcpy(grad_h_out, out[a.n], rest * sizeof(T));
+}
+
+template <int N, class T>
+void Backward(const StreamMixBackward& a) {
+  const int n = N > 0 ? N : a.n;
+  HWY_ALIGN T buffer[((N > 0 ? N : kMaxStreams) + 1) * kChunk];
+  for (std::int64_t begin = 0; begin < a.d; begin += kChunk) {
+    const std::int64_t count = std::min(kChunk, a.d - begin);
+    const std::int64_t units = count / 32;
+    const T* left[kMaxStreams + 1];
+    const T* right[kMaxStreams];
+    for (int i = 0; i < n; ++i) {
+      left[i] = Row<T>(a.x, a.x_lane, i) + begin;
+      right[i] = Row<T>(a.grad_y, a.grad_y_lane, i) + begin;
+    }
+    left[n] = static_cast<const T*>(a.h_out) + begin;
+    T* grad_x = a.streaming ? buffer : static_cast<T*>(a.grad_x) + begin;
+    const std::ptrdiff_t grad_x_lane = a.streaming ? kChunk : a.grad_x_lane;
+    T* grad_h_out = a.streaming ? buffer + n * kChunk : static_cast<T*>(a.grad_h_out) + begin;
+    // Sums first: grad_x may be grad_y.
+    AddSums(a, left, right, units);
+    for (std::int64_t u = 0; u < units; ++u) {
+      BackwardUnit<N>(right[0] + u * 32, a.grad_y_lane, a.h_post, a.h_res, n, grad_x + u * 32,
+                      grad_x_lane, grad_h_out + u * 32);
+    }
+    if (const auto rest = static_cast<std::size_t>(count - units * 32); rest > 0) {
+      const std::int64_t k = units * 32;
+      for (int i = 0; i < n; ++i) {
+        left[i] += k;
+        right[i] += k;
+      }
+      left[n] += k;
+      BackwardTail<N>(a, left, right, rest, grad_x + k, grad_x_lane, grad_h_out + k);
+    }
+    if (!a.streaming) continue;
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    for (int j = 0; j < n; ++j) {
+      StreamOut(grad_x + j * kChunk, Row<T>(a.grad_x, a.grad_x_lane, j) + begin, bytes);
+    }
+    StreamOut(grad_h_out, static_cast<T*>(a.grad_h_out) + begin, bytes);
+  }
+}
+
+void FinishSums(const float* sums, int count, float* out) {
+  for (int k = 0; k < count; ++k) out[k] = SumLanes16(sums + k * 16);
+}
+
+void Flush() { hwy::FlushStream(); }
+
+template <int N, class T>
+StreamMixKernels Make(const char* name) {
+  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &Flush, name, kThisTarget};
+}
+
+template <class T>
+StreamMixKernels ForStreams(int n) {
+  switch (n) {
+    case 1:
+      return Make<1, T>("n1");
+    case 2:
+      return Make<2, T>("n2");
+    case 4:
+      return Make<4, T>("n4");
+    case 8:
+      return Make<8, T>("n8");
+    default:
+      return Make<0, T>("generic");
+  }
+}
+
+}  // namespace
+
+StreamMixKernels StreamMixTable(DType dtype, int n) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return ForStreams<BFloat16>(n);
+    case DType::kFloat16:
+      return ForStreams<Float16>(n);
+    default:
+      return ForStreams<float>(n);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace anabranch
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anabranch {
+
+HWY_EXPORT(StreamMixTable);
+
+StreamMixKernels GetStreamMixKernels(DType dtype, int n, Target target) {
+  return ANABRANCH_DISPATCH(StreamMixTable, target)(dtype, n);
+}
+
+}  // namespace anabranch
+#endif  // HWY_ONCE

@@ -1,0 +1,14 @@
+// One line a pass: what each operator's entry.cc defines for the table in catalog.cc.
+#ifndef ANABRANCH_SRC_OPS_ENTRIES_H_
+#define ANABRANCH_SRC_OPS_ENTRIES_H_
+
+#include "src/ops/catalog.h"
+
+namespace anabranch {
+
+OperatorEntry MhcPostEntry();
+OperatorEntry MhcPostBackwardEntry();
+
+}  // namespace anabranch
+
+#endif  // ANABRANCH_SRC_OPS_ENTRIES_H_

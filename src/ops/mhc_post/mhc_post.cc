@@ -1,0 +1,250 @@
+// mhc_post: validate, plan, run. The arithmetic is kernels/stream_mix.
+#include "src/ops/mhc_post/mhc_post.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/core/check.h"
+#include "src/core/parallel.h"
+#include "src/core/plan_impl.h"
+#include "src/core/tokens.h"
+#include "src/kernels/stream_mix.h"
+#include "src/ops/prepare.h"
+
+namespace anabranch {
+namespace {
+
+// Rows that are not dense along D are copied piece by piece into dense ones on the stack.
+constexpr std::int64_t kPiece = 128;
+constexpr std::size_t kPieceBytes = kPiece * sizeof(float);
+
+struct Shape {
+  explicit Shape(const TensorView& x)
+      : leading(x.rank() - 2),
+        tokens(CountTokens(x.sizes, leading)),
+        n(static_cast<int>(x.sizes[leading])),
+        d(x.sizes[leading + 1]) {}
+  int leading;
+  std::int64_t tokens;
+  int n;
+  std::int64_t d;
+};
+
+// What both directions plan alike: rows moved a token decide tile and threads.
+class MixPlan : public PlanImpl {
+ public:
+  MixPlan(const Shape& shape, const TensorView& x, int rows_read, int rows_written, Target target,
+          const Context& context)
+      : shape_(shape), kernels_(GetStreamMixKernels(x.dtype, shape.n, target)) {
+    const double row_bytes = static_cast<double>(shape.d) * static_cast<double>(DTypeSize(x.dtype));
+    const double token_bytes = row_bytes * (rows_read + rows_written);
+    // Tiles of about 512 KiB: large enough to hide the hand-out, small enough to balance.
+    tile_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(524288 / token_bytes), 1,
+                                     std::max<std::int64_t>(shape.tokens, 1));
+    info.work_items = CeilDiv(shape.tokens, tile_);
+    info.threads =
+        ThreadsForBytes(context, info.work_items, token_bytes * static_cast<double>(shape.tokens));
+    info.tile = tile_;
+    info.streaming = row_bytes * rows_written * static_cast<double>(shape.tokens) >
+                     static_cast<double>(StreamingThreshold());
+    info.kernel = kernels_.name;
+    info.target = kernels_.target;
+  }
+
+ protected:
+  // Calls body(token) for all tokens.
+  template <class Body>
+  void ForEachToken(const Context& context, const Body& body) const {
+    ForEachItem(context, info.threads, info.work_items, [&](int /*slot*/, std::int64_t item) {
+      const std::int64_t end = std::min(shape_.tokens, (item + 1) * tile_);
+      for (std::int64_t t = item * tile_; t < end; ++t) body(t);
+      if (info.streaming) kernels_.flush();
+    });
+  }
+
+  // Dense copies of one token's coefficients. Returns false without h_res.
+  bool LoadCoefficients(std::int64_t t, const TokenRows& h_post, const TokenRows& h_res,
+                        float* post, float* res) const {
+    const int n = shape_.n;
+    for (int i = 0; i < n; ++i) post[i] = h_post.At<float>(t, i);
+    if (!h_res.defined()) return false;
+    for (int j = 0; j < n; ++j) {
+      for (int i = 0; i < n; ++i) res[j * n + i] = h_res.At<float>(t, j, i);
+    }
+    return true;
+  }
+
+  Shape shape_;
+  StreamMixKernels kernels_;
+  std::int64_t tile_ = 1;
+};
+
+// Copies a piece of `rows` strided rows into dense ones of kPiece elements.
+void Gather(const TokenRows& from, std::int64_t t, std::int64_t begin, std::int64_t count, int rows,
+            std::byte* to) {
+  for (int i = 0; i < rows; ++i) {
+    const std::byte* row = from.Token(t) + (i * from.stride0 + begin * from.stride1) *
+                                               static_cast<std::int64_t>(from.element);
+    CopyStrided(to + i * kPiece * static_cast<std::int64_t>(from.element), 1, row, from.stride1,
+                count, from.element);
+  }
+}
+
+void Scatter(const std::byte* from, std::int64_t t, std::int64_t begin, std::int64_t count,
+             int rows, const TokenRows& to) {
+  for (int i = 0; i < rows; ++i) {
+    std::byte* row =
+        to.Token(t) + (i * to.stride0 + begin * to.stride1) * static_cast<std::int64_t>(to.element);
+    CopyStrided(row, to.stride1, from + i * kPiece * static_cast<std::int64_t>(to.element), 1,
+                count, to.element);
+  }
+}
+
+class ForwardPlan final : public MixPlan {
+ public:
+  ForwardPlan(const MhcPostArgs& a, Target target, const Context& context)
+      : MixPlan(Shape(a.x), a.x, Shape(a.x).n + 1, Shape(a.x).n, target, context),
+        x_(a.x, 2),
+        h_out_(a.h_out, 1),
+        h_post_(a.h_post, 1),
+        h_res_(TokenRows::Matrix(a.h_res, shape_.leading, shape_.n)),
+        y_(a.y, 2),
+        dense_(x_.stride1 == 1 && h_out_.stride1 == 1 && y_.stride1 == 1) {
+    info.streaming = info.streaming && dense_;
+  }
+
+  void Run(std::byte* /*workspace*/, const Context& context) const override {
+    ForEachToken(context, [this](std::int64_t t) {
+      float post[kMaxStreams];
+      float res[kMaxStreams * kMaxStreams];
+      const bool mixes = LoadCoefficients(t, h_post_, h_res_, post, res);
+      if (dense_) {
+        kernels_.forward({x_.Token(t), x_.stride0, h_out_.Token(t), post, mixes ? res : nullptr,
+                          y_.Token(t), y_.stride0, shape_.n, shape_.d, info.streaming});
+      } else {
+        RunStrided(t, post, mixes ? res : nullptr);
+      }
+    });
+  }
+
+ private:
+  void RunStrided(std::int64_t t, const float* post, const float* res) const {
+    alignas(64) std::byte x[kMaxStreams * kPieceBytes];
+    alignas(64) std::byte h_out[kPieceBytes];
+    for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, shape_.d - begin);
+      Gather(x_, t, begin, count, shape_.n, x);
+      Gather(h_out_, t, begin, count, 1, h_out);
+      kernels_.forward({x, kPiece, h_out, post, res, x, kPiece, shape_.n, count, false});
+      Scatter(x, t, begin, count, shape_.n, y_);
+    }
+  }
+
+  TokenRows x_, h_out_, h_post_, h_res_, y_;
+  bool dense_;
+};
+
+class BackwardPlan final : public MixPlan {
+ public:
+  BackwardPlan(const MhcPostBackwardArgs& a, Target target, const Context& context)
+      : MixPlan(Shape(a.x), a.x, 2 * Shape(a.x).n + 1, Shape(a.x).n + 1, target, context),
+        grad_y_(a.grad_output, 2),
+        x_(a.x, 2),
+        h_out_(a.h_out, 1),
+        h_post_(a.h_post, 1),
+        h_res_(TokenRows::Matrix(a.h_res, shape_.leading, shape_.n)),
+        grad_x_(a.grad_x, 2),
+        grad_h_res_(TokenRows::Matrix(a.grad_h_res, shape_.leading, shape_.n)),
+        grad_h_out_(a.grad_h_out, 1),
+        grad_h_post_(a.grad_h_post, 1),
+        dense_(grad_y_.stride1 == 1 && x_.stride1 == 1 && h_out_.stride1 == 1 &&
+               grad_x_.stride1 == 1 && grad_h_out_.stride1 == 1) {
+    info.streaming = info.streaming && dense_;
+  }
+
+  void Run(std::byte* /*workspace*/, const Context& context) const override {
+    ForEachToken(context, [this](std::int64_t t) {
+      float post[kMaxStreams];
+      float res[kMaxStreams * kMaxStreams];
+      alignas(64) float sums[(kMaxStreams + 1) * kMaxStreams * 16];
+      const bool mixes = LoadCoefficients(t, h_post_, h_res_, post, res);
+      std::fill_n(sums, (shape_.n + 1) * shape_.n * 16, 0.0f);
+      StreamMixBackward call{grad_y_.Token(t),
+                             grad_y_.stride0,
+                             x_.Token(t),
+                             x_.stride0,
+                             h_out_.Token(t),
+                             post,
+                             mixes ? res : nullptr,
+                             grad_x_.Token(t),
+                             grad_x_.stride0,
+                             grad_h_out_.Token(t),
+                             sums,
+                             grad_h_res_.defined(),
+                             shape_.n,
+                             shape_.d,
+                             info.streaming};
+      if (dense_) {
+        kernels_.backward(call);
+      } else {
+        RunStrided(t, call);
+      }
+      StoreSums(t, sums);
+    });
+  }
+
+ private:
+  void RunStrided(std::int64_t t, StreamMixBackward call) const {
+    alignas(64) std::byte grad[kMaxStreams * kPieceBytes];
+    alignas(64) std::byte x[kMaxStreams * kPieceBytes];
+    alignas(64) std::byte h_out[kPieceBytes];
+    alignas(64) std::byte grad_h_out[kPieceBytes];
+    call.grad_y = call.grad_x = grad;
+    call.x = x;
+    call.h_out = h_out;
+    call.grad_h_out = grad_h_out;
+    call.grad_y_lane = call.x_lane = call.grad_x_lane = kPiece;
+    for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
+      call.d = std::min(kPiece, shape_.d - begin);
+      Gather(grad_y_, t, begin, call.d, shape_.n, grad);
+      Gather(x_, t, begin, call.d, shape_.n, x);
+      Gather(h_out_, t, begin, call.d, 1, h_out);
+      kernels_.backward(call);
+      Scatter(grad, t, begin, call.d, shape_.n, grad_x_);
+      Scatter(grad_h_out, t, begin, call.d, 1, grad_h_out_);
+    }
+  }
+
+  void StoreSums(std::int64_t t, const float* sums) const {
+    const int n = shape_.n;
+    float out[(kMaxStreams + 1) * kMaxStreams];
+    kernels_.finish_sums(sums, (n + 1) * n, out);
+    for (int j = 0; grad_h_res_.defined() && j < n; ++j) {
+      for (int i = 0; i < n; ++i) grad_h_res_.At<float>(t, j, i) = out[j * n + i];
+    }
+    for (int i = 0; i < n; ++i) grad_h_post_.At<float>(t, i) = out[n * n + i];
+  }
+
+  TokenRows grad_y_, x_, h_out_, h_post_, h_res_, grad_x_, grad_h_res_, grad_h_out_, grad_h_post_;
+  bool dense_;
+};
+
+}  // namespace
+
+Status Prepare(const MhcPostArgs& args, Plan* plan, const Context& context) {
+  const auto shapes = [&] {
+    return Describe("x", args.x) + (args.h_res.defined() ? "mixed" : "h_res=absent");
+  };
+  return PreparePlan<ForwardPlan>("mhc_post", args, args.x, true, &MhcPostReference, shapes, plan,
+                                  context);
+}
+
+Status Prepare(const MhcPostBackwardArgs& args, Plan* plan, const Context& context) {
+  const auto shapes = [&] {
+    return Describe("x", args.x) + (args.h_res.defined() ? "mixed" : "h_res=absent");
+  };
+  return PreparePlan<BackwardPlan>("mhc_post_backward", args, args.x, true,
+                                   &MhcPostBackwardReference, shapes, plan, context);
+}
+
+}  // namespace anabranch

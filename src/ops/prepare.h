@@ -1,0 +1,68 @@
+// The steps that every operator's Prepare has in common.
+#ifndef ANABRANCH_SRC_OPS_PREPARE_H_
+#define ANABRANCH_SRC_OPS_PREPARE_H_
+
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "anabranch/context.h"
+#include "anabranch/plan.h"
+#include "src/core/plan_impl.h"
+
+namespace anabranch {
+
+// Runs an operator's double-precision definition; one thread.
+template <class Args>
+class ReferencePlan final : public PlanImpl {
+ public:
+  ReferencePlan(const Args& args, void (*reference)(const Args&))
+      : args_(args), reference_(reference) {
+    info.kernel = "reference";
+    info.why = "all tensors are float64";
+    info.work_items = 1;
+  }
+  void Run(std::byte* /*workspace*/, const Context& /*context*/) const override {
+    reference_(args_);
+  }
+
+ private:
+  Args args_;
+  void (*reference_)(const Args&);
+};
+
+// Validate(args), then a plan: an empty one when `main` (the operator's main activation) has no
+// elements and `empty_is_done`, the reference for float64, else Kernel(args, target, context).
+// `shapes()` gives the description of the arguments.
+template <class Kernel, class Args, class Shapes>
+Status PreparePlan(const char* op, const Args& args, const TensorView& main, bool empty_is_done,
+                   void (*reference)(const Args&), const Shapes& shapes, Plan* plan,
+                   const Context& context) noexcept {
+  try {
+    if (Status status = Validate(args); !status.ok()) return status;
+    std::unique_ptr<PlanImpl> impl;
+    if (empty_is_done && main.numel() == 0) {
+      impl = MakeEmptyPlan(op, shapes());
+    } else if (main.dtype == DType::kFloat64) {
+      impl = std::make_unique<ReferencePlan<Args>>(args, reference);
+    } else {
+      Target target = Target::kAuto;
+      std::string why;
+      Status status = ResolveTarget(context.target(), &target, &why);
+      if (!status.ok()) return Status(status.code(), std::string(op) + ": " + status.message());
+      impl = std::make_unique<Kernel>(args, target, context);
+      impl->info.why = why;
+    }
+    impl->info.op = op;
+    impl->info.shapes = shapes();
+    *plan = Plan(std::move(impl));
+    return Status();
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kOutOfMemory, "");
+  }
+}
+
+}  // namespace anabranch
+
+#endif  // ANABRANCH_SRC_OPS_PREPARE_H_
