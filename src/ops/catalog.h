@@ -42,7 +42,7 @@ struct TensorSpec {
   double scale = 1;
   // Backward passes: the forward's tensor whose gradient this is (an output of it for an input
   // here, an input of it for an output here), or empty.
-  std::string gradient_of;
+  std::string gradient_of = {};
   // Outputs: allowed error against the reference is half a unit in the last place of dtype at the
   // reference's value, plus tolerance * 2^-24 * max(magnitude, largest reference value): magnitude
   // is what a sum of typical test values comes to, tolerance grows with the length of the sum.
