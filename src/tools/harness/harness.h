@@ -1,0 +1,50 @@
+// Runs catalog entries against their references.
+#ifndef ANABRANCH_SRC_TOOLS_HARNESS_HARNESS_H_
+#define ANABRANCH_SRC_TOOLS_HARNESS_HARNESS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/ops/catalog.h"
+#include "src/tools/harness/tensors.h"
+
+namespace anabranch::harness {
+
+// What came of a comparison. `worst` is the largest error as a fraction of what is allowed.
+struct Verdict {
+  bool ok = true;
+  double worst = 0;
+  std::string message;  // the first failure: tensor, element, got, wanted
+
+  void Fail(const std::string& text);
+};
+
+// A case within the operator's limits with awkward sizes (around the vector widths, 1, 0 tokens).
+// About `max_elements` elements in the largest tensor.
+Case RandomCase(const OperatorEntry& entry, Random& random, std::int64_t max_elements = 20000);
+
+// "seq=3 n=4 d=17 ... dtype=bfloat16 variant='no h_res'".
+std::string ToString(const OperatorEntry& entry, const Case& c);
+
+// Prepares and runs. Also fails if the plan ran on another target than the context asked for.
+Status RunCase(const OperatorEntry& entry, const Case& c, const CaseTensors& tensors,
+               const Context& context);
+
+// Outputs of `got` against those of the double-precision `want`. NaN must meet NaN, infinity the
+// same infinity.
+Verdict CompareOutputs(const CaseTensors& got, const CaseTensors& want);
+
+// One random awkward call, checked in every way: against the reference, nothing written outside the
+// outputs, inputs unchanged, and the bits of a dense copy of the call on one thread.
+Verdict CheckCase(const OperatorEntry& entry, const Case& c, std::uint64_t seed,
+                  const Context& context);
+
+// A backward's reference against central differences of its forward's reference (both in double).
+// The error is relative to the largest gradient of the tensor; ok below `tolerance`.
+Verdict CheckGradient(const OperatorEntry& backward, const Case& c, std::uint64_t seed,
+                      double tolerance = 1e-6);
+
+}  // namespace anabranch::harness
+
+#endif  // ANABRANCH_SRC_TOOLS_HARNESS_HARNESS_H_

@@ -1,0 +1,81 @@
+// Tensors for tests and `anabranch check`: random values in awkward layouts, with poisoned memory
+// around every element that belongs to no tensor.
+#ifndef ANABRANCH_SRC_TOOLS_HARNESS_TENSORS_H_
+#define ANABRANCH_SRC_TOOLS_HARNESS_TENSORS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/ops/catalog.h"
+
+namespace anabranch::harness {
+
+// splitmix64: small, seedable, the same everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t Next();
+  std::int64_t Below(std::int64_t bound);  // uniform in [0, bound)
+  double Uniform();                        // [0, 1)
+  double Normal();                         // N(0, 1)
+  template <class T>
+  const T& Pick(const std::vector<T>& from) {
+    return from[static_cast<std::size_t>(Below(static_cast<std::int64_t>(from.size())))];
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+enum class Layout {
+  kDense,    // row-major, 64-byte aligned
+  kAwkward,  // any of: odd element offsets, padded rows, permuted dimensions, steps along the last
+             // dimension, expanded (0-stride) input dimensions
+};
+
+// The memory of one tensor. Bytes outside the view's elements are 0xff (a NaN in every dtype).
+struct Buffer {
+  std::vector<std::byte> storage;
+  TensorView view;
+};
+
+// Calls f(byte offset into storage-independent element addresses) for all elements, row-major.
+void ForEachElement(const TensorView& view, const std::function<void(std::byte*)>& f);
+
+double ReadElement(const std::byte* address, DType dtype);
+void WriteElement(std::byte* address, DType dtype, double value);  // rounds to nearest even
+
+// The elements in row-major order.
+std::vector<double> ReadAll(const TensorView& view);
+void WriteAll(const TensorView& view, const std::vector<double>& values);
+
+// The bytes of the elements in row-major order: equal bits give equal strings.
+std::string Bits(const TensorView& view);
+
+// All tensor arguments of a call.
+struct CaseTensors {
+  std::vector<TensorSpec> specs;
+  std::vector<Buffer> buffers;
+
+  std::vector<TensorView> Views() const;
+  const TensorView& View(const std::string& name) const;
+};
+
+// Allocates and poisons; values are not set.
+CaseTensors Allocate(const OperatorEntry& entry, const Case& c, Layout layout, Random& random);
+
+// Inputs: random values per spec; what a forward computes for its backward comes from the
+// forward's reference. Outputs stay poisoned.
+void FillInputs(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random);
+
+// The same call in double precision, dense, with the same (already rounded) input values.
+CaseTensors InDouble(const OperatorEntry& entry, const Case& c, const CaseTensors& tensors);
+
+// Dense copy of the call with the same inputs.
+CaseTensors Dense(const OperatorEntry& entry, const Case& c, const CaseTensors& tensors);
+
+}  // namespace anabranch::harness
+
+#endif  // ANABRANCH_SRC_TOOLS_HARNESS_TENSORS_H_
