@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs what building, testing and the demo need and is not there yet (Debian packages).
+# As root with apt, otherwise with sudo, otherwise it prints the line to run and stops.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build make pkg-config ccache
+          libhwy-dev libtbb-dev libcli11-dev nlohmann-json3-dev libgtest-dev)
+for extra in "$@"; do
+  case "$extra" in
+    lint) packages+=(clang-format-14 clang-tidy-14) ;;
+    python) packages+=(python3 python3-venv python3-dev) ;;
+    *) echo "setup.sh: unknown group '$extra', expected lint or python" >&2; exit 2 ;;
+  esac
+done
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+if [ "$(id -u)" = 0 ]; then
+  sh -c "DEBIAN_FRONTEND=noninteractive; export DEBIAN_FRONTEND; $line"
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  sudo sh -c "DEBIAN_FRONTEND=noninteractive; export DEBIAN_FRONTEND; $line"
+else
+  echo "These packages are missing and cannot be installed without root. Run:" >&2
+  echo "  sudo sh -c '$line'" >&2
+  exit 1
+fi
