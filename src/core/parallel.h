@@ -43,8 +43,13 @@ inline int ThreadsForBytes(const Context& context, std::int64_t items, double by
   return static_cast<int>(std::min({by_work, by_items, static_cast<double>(context.threads())}));
 }
 
-// Outputs larger than this are written past the caches.
-inline std::int64_t StreamingThreshold() { return GetCpuInfo().llc_bytes; }
+// Outputs larger than this are written past the caches: the last-level cache, but not more of it
+// than 8 MiB a core that this process may use. Virtual machines report the whole cache of their
+// host (260 MiB seen for two cores), of which neighbours hold the rest.
+inline std::int64_t StreamingThreshold() {
+  const CpuInfo& cpu = GetCpuInfo();
+  return std::min(cpu.llc_bytes, (std::int64_t{8} << 20) * cpu.threads);
+}
 
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
