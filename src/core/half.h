@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 namespace anabranch {
 
@@ -16,6 +17,12 @@ inline std::uint16_t FloatToBFloat16(float value) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(value);
   if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((u >> 16) | 0x0040u);
   return static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+// Any NaN becomes the processor's own, whose lower 16 bits are zero, so that kernels can round to
+// bfloat16 without a test for NaN.
+inline float CleanNan(float value) {
+  return value != value ? std::numeric_limits<float>::quiet_NaN() : value;
 }
 
 inline float Float16ToFloat(std::uint16_t bits) {

@@ -24,6 +24,16 @@ namespace {
 constexpr std::int64_t kChunk = 256;
 constexpr std::size_t kBlock = 4;  // right-hand rows of one register block of sums
 
+// How far ahead each row is prefetched, in bytes (past its end that is the next row): one line a
+// unit, so that the line-fill buffers never see a burst.
+constexpr std::size_t kPrefetch = 1024;
+
+template <class T>
+HWY_INLINE void PrefetchUnit(const T* unit) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(unit) + kPrefetch;
+  for (std::size_t k = 0; k < kUnit * sizeof(T); k += 64) hwy::Prefetch(bytes + k);
+}
+
 template <class T>
 const T* Row(const void* base, std::ptrdiff_t lane, int i) {
   return static_cast<const T*>(base) + lane * i;
@@ -68,7 +78,7 @@ HWY_INLINE void ForwardUnit(const T* x, std::ptrdiff_t x_lane, const T* h_out, c
         yb[i] = hn::MulAdd(c, ob, xb);
       }
     }
-    for (int i = 0; i < n; ++i) StorePart(ya[i], yb[i], part, y + i * y_lane);
+    for (int i = 0; i < n; ++i) StorePartCleanNan(ya[i], yb[i], part, y + i * y_lane);
   }
 }
 
@@ -84,6 +94,8 @@ void Forward(const StreamMixForward& a) {
     const std::ptrdiff_t y_lane = a.streaming ? kChunk : a.y_lane;
     std::int64_t k = 0;
     for (; k + 32 <= count; k += 32) {
+      for (int i = 0; i < n; ++i) PrefetchUnit(x + k + i * a.x_lane);
+      PrefetchUnit(h_out + k);
       ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, y + k, y_lane);
     }
     if (const auto rest = static_cast<std::size_t>(count - k); rest > 0) {
@@ -117,7 +129,7 @@ HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_p
       oa = hn::MulAdd(SetF(h_post[i]), ga[i], oa);
       ob = hn::MulAdd(SetF(h_post[i]), gb[i], ob);
     }
-    StorePart(oa, ob, part, grad_h_out);
+    StorePartCleanNan(oa, ob, part, grad_h_out);
     for (int j = 0; j < n; ++j) {
       VecF xa = ga[j];
       VecF xb = gb[j];
@@ -130,7 +142,7 @@ HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_p
           xb = hn::MulAdd(SetF(c[i]), gb[i], xb);
         }
       }
-      StorePart(xa, xb, part, grad_x + j * grad_x_lane);
+      StorePartCleanNan(xa, xb, part, grad_x + j * grad_x_lane);
     }
   }
 }

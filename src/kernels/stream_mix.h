@@ -13,7 +13,8 @@ namespace anabranch {
 
 inline constexpr int kMaxStreams = 16;
 
-// Rows of one token, each `d` adjacent elements; lane strides in elements.
+// Rows of one token, each `d` adjacent elements; lane strides in elements. Coefficients have gone
+// through CleanNan.
 struct StreamMixForward {
   const void* x;  // [n, d]
   std::ptrdiff_t x_lane;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -103,6 +104,23 @@ TEST(MhcPostTest, NanAndInfinityStayInTheirToken) {
     for (std::size_t k = 0; k < call.y.size(); ++k) {
       const bool hit = k / 160 == 1 && k % 40 == 7;
       EXPECT_EQ(std::isfinite(call.y[k]), !hit) << k;
+    }
+  }
+}
+
+TEST(MhcPostTest, EveryKindOfNanStaysNanInBFloat16) {
+  for (const std::uint32_t bits : {0x7fffffffu, 0xffffffffu, 0x7f800001u, 0x7fc00000u}) {
+    Call call(1, 40);
+    std::vector<std::uint16_t> x(4 * 40, 0x3f80), h_out(40, 0x3f80), y(4 * 40, 0);
+    call.args.x = TensorView(x.data(), DType::kBFloat16, {1, 4, 40});
+    call.args.h_out = TensorView(h_out.data(), DType::kBFloat16, {1, 40});
+    call.args.y = TensorView(y.data(), DType::kBFloat16, {1, 4, 40});
+    call.h_res[0] = std::bit_cast<float>(bits);
+    x[40] = static_cast<std::uint16_t>(bits >> 16 | 1u);  // lane 1, element 0: also a NaN
+    ASSERT_TRUE(call.Run().ok());
+    for (std::size_t k = 0; k < y.size(); ++k) {
+      const bool nan = k < 40 || k % 40 == 0;
+      EXPECT_EQ(std::isnan(ToFloat(BFloat16{y[k]})), nan) << std::hex << bits << " at " << k;
     }
   }
 }

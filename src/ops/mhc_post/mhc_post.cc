@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/core/check.h"
+#include "src/core/half.h"
 #include "src/core/parallel.h"
 #include "src/core/plan_impl.h"
 #include "src/core/tokens.h"
@@ -66,10 +67,10 @@ class MixPlan : public PlanImpl {
   bool LoadCoefficients(std::int64_t t, const TokenRows& h_post, const TokenRows& h_res,
                         float* post, float* res) const {
     const int n = shape_.n;
-    for (int i = 0; i < n; ++i) post[i] = h_post.At<float>(t, i);
+    for (int i = 0; i < n; ++i) post[i] = CleanNan(h_post.At<float>(t, i));
     if (!h_res.defined()) return false;
     for (int j = 0; j < n; ++j) {
-      for (int i = 0; i < n; ++i) res[j * n + i] = h_res.At<float>(t, j, i);
+      for (int i = 0; i < n; ++i) res[j * n + i] = CleanNan(h_res.At<float>(t, j, i));
     }
     return true;
   }
