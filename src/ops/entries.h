@@ -8,6 +8,8 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry MhcPreEntry();
+OperatorEntry MhcPreBackwardEntry();
 
 }  // namespace anabranch
 
