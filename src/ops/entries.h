@@ -8,6 +8,8 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry BlockAttnResEntry();
+OperatorEntry BlockAttnResBackwardEntry();
 
 }  // namespace anabranch
 
