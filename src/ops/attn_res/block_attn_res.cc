@@ -229,7 +229,8 @@ class BackwardPlan final : public AttnPlan {
       if (info.streaming) kernels_.flush();
     });
     SumChunks(sums, chunks_.count, stride, PackedLength(d_), context, info.threads);
-    StoreParamGrads(tokens_ > 0 ? sums : nullptr);
+    StoreParamGrads({w_, gamma_, grad_w_, grad_gamma_, scale_, norm_},
+                    tokens_ > 0 ? sums : nullptr, d_, dtype_);
   }
 
  private:
@@ -304,18 +305,6 @@ class BackwardPlan final : public AttnPlan {
                           norm_ ? weights.c : nullptr, count, length, u + begin, out, false,
                           nullptr});
       grads_.Scatter(t, begin, length, out);
-    }
-  }
-
-  // u is null without tokens: the sums are empty.
-  void StoreParamGrads(const float* u) const {
-    for (std::int64_t k = 0; k < d_; ++k) {
-      const float sum = u != nullptr ? u[PackedIndex(dtype_, k)] : 0.0f;
-      const float by_gamma = gamma_.defined() ? scale_ * gamma_.Load(k) : scale_;
-      grad_w_.Store(k, u != nullptr ? by_gamma * sum : 0.0f);
-      if (!grad_gamma_.defined()) continue;
-      // Without the norm gamma has no part in the result.
-      grad_gamma_.Store(k, u != nullptr && norm_ ? scale_ * w_.Load(k) * sum : 0.0f);
     }
   }
 

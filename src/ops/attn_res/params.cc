@@ -8,6 +8,23 @@
 #include "src/kernels/attn_residual.h"
 
 namespace anabranch {
+namespace {
+
+constexpr std::int64_t kBlock = 256;  // a multiple of the packed units
+
+void Pack(const float* from, std::int64_t count, DType rows, float* packed) {
+  if (rows != DType::kBFloat16) {
+    std::copy_n(from, count, packed);
+    return;
+  }
+  for (std::int64_t k = 0; k < count; ++k) packed[PackedIndex(rows, k)] = from[k];
+}
+
+void Unpack(const float* packed, std::int64_t count, DType rows, float* to) {
+  for (std::int64_t k = 0; k < count; ++k) to[k] = packed[PackedIndex(rows, k)];
+}
+
+}  // namespace
 
 ParamRow::ParamRow(const TensorView& view, std::int64_t row) : dtype_(view.dtype) {
   if (!view.defined()) return;
@@ -18,30 +35,62 @@ ParamRow::ParamRow(const TensorView& view, std::int64_t row) : dtype_(view.dtype
   }
 }
 
-float ParamRow::Load(std::int64_t k) const {
-  if (data_ == nullptr) return 1.0f;
-  if (dtype_ == DType::kFloat32) {
-    return reinterpret_cast<const float*>(data_)[k * stride_];
+void ParamRow::Load(std::int64_t begin, std::int64_t count, float* to) const {
+  if (data_ == nullptr) {
+    std::fill_n(to, count, 1.0f);
+  } else if (dtype_ == DType::kFloat32) {
+    const auto* from = reinterpret_cast<const float*>(data_) + begin * stride_;
+    for (std::int64_t k = 0; k < count; ++k) to[k] = from[k * stride_];
+  } else {
+    const auto* from = reinterpret_cast<const std::uint16_t*>(data_) + begin * stride_;
+    const auto widen = dtype_ == DType::kBFloat16 ? &BFloat16ToFloat : &Float16ToFloat;
+    for (std::int64_t k = 0; k < count; ++k) to[k] = widen(from[k * stride_]);
   }
-  const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(data_)[k * stride_];
-  return dtype_ == DType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
 }
 
-void ParamRow::Store(std::int64_t k, float value) const {
+void ParamRow::Store(std::int64_t begin, std::int64_t count, const float* from) const {
   if (dtype_ == DType::kFloat32) {
-    reinterpret_cast<float*>(data_)[k * stride_] = value;
-    return;
+    auto* to = reinterpret_cast<float*>(data_) + begin * stride_;
+    for (std::int64_t k = 0; k < count; ++k) to[k * stride_] = from[k];
+  } else {
+    auto* to = reinterpret_cast<std::uint16_t*>(data_) + begin * stride_;
+    const auto narrow = dtype_ == DType::kBFloat16 ? &FloatToBFloat16 : &FloatToFloat16;
+    for (std::int64_t k = 0; k < count; ++k) to[k * stride_] = narrow(from[k]);
   }
-  reinterpret_cast<std::uint16_t*>(data_)[k * stride_] =
-      dtype_ == DType::kBFloat16 ? FloatToBFloat16(value) : FloatToFloat16(value);
 }
 
 void PackQuery(const ParamRow& w, const ParamRow& gamma, float scale, std::int64_t d, DType rows,
                float* packed) {
   std::fill(packed + d / 32 * 32, packed + PackedLength(d), 0.0f);
-  for (std::int64_t k = 0; k < d; ++k) {
-    const float scaled = scale * w.Load(k);
-    packed[PackedIndex(rows, k)] = gamma.defined() ? scaled * gamma.Load(k) : scaled;
+  float query[kBlock], factor[kBlock];
+  for (std::int64_t begin = 0; begin < d; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, d - begin);
+    w.Load(begin, count, query);
+    for (std::int64_t k = 0; k < count; ++k) query[k] *= scale;
+    if (gamma.defined()) {
+      gamma.Load(begin, count, factor);
+      for (std::int64_t k = 0; k < count; ++k) query[k] *= factor[k];
+    }
+    Pack(query, count, rows, packed + begin);
+  }
+}
+
+void StoreParamGrads(const ParamGrads& g, const float* u, std::int64_t d, DType rows) {
+  float sum[kBlock], factor[kBlock];
+  for (std::int64_t begin = 0; begin < d; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, d - begin);
+    std::fill_n(sum, count, 0.0f);
+    if (u != nullptr) Unpack(u + begin, count, rows, sum);
+    const auto store = [&](const ParamRow& other, const ParamRow& grad, bool counts) {
+      other.Load(begin, count, factor);
+      for (std::int64_t k = 0; k < count; ++k) {
+        // Without tokens the sum is empty: 0, whatever the parameter.
+        factor[k] = counts && u != nullptr ? g.scale * factor[k] * sum[k] : 0.0f;
+      }
+      grad.Store(begin, count, factor);
+    };
+    if (g.grad_w.defined()) store(g.gamma, g.grad_w, true);
+    if (g.grad_gamma.defined()) store(g.w, g.grad_gamma, g.gamma_counts);
   }
 }
 

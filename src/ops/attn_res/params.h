@@ -18,8 +18,9 @@ class ParamRow {
   explicit ParamRow(const TensorView& view, std::int64_t row = 0);
 
   bool defined() const { return data_ != nullptr; }
-  float Load(std::int64_t k) const;
-  void Store(std::int64_t k, float value) const;  // rounds once
+  // Elements [begin, begin + count).
+  void Load(std::int64_t begin, std::int64_t count, float* to) const;
+  void Store(std::int64_t begin, std::int64_t count, const float* from) const;  // rounds once
 
  private:
   std::byte* data_ = nullptr;
@@ -30,6 +31,16 @@ class ParamRow {
 // packed[k] = (scale * w[k]) * gamma[k], padded with zeros; the order of rows of `rows`.
 void PackQuery(const ParamRow& w, const ParamRow& gamma, float scale, std::int64_t d, DType rows,
                float* packed);
+
+// The gradients of w and gamma from u = sum of t v (packed), or zeros if u is null:
+// grad_w = (scale * gamma) * u, grad_gamma = (scale * w) * u. Absent ones are skipped;
+// gamma_counts = false: the result does not depend on gamma.
+struct ParamGrads {
+  ParamRow w, gamma, grad_w, grad_gamma;
+  float scale = 1;
+  bool gamma_counts = true;
+};
+void StoreParamGrads(const ParamGrads& grads, const float* u, std::int64_t d, DType rows);
 
 // Sums over tokens: tokens are cut into chunks that depend on their number alone, each chunk adds
 // its tokens in order to a vector of its own, and the vectors are added in a fixed tree. So the
