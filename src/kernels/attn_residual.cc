@@ -27,6 +27,34 @@ constexpr std::int64_t kChunk = 512;
 // Rows whose sums run side by side: enough independent chains to hide the latency of FMA, few
 // enough for the registers. Never changes a bit: a row has sums of its own.
 constexpr int kDotRows = kParts == 1 ? 4 : 1;
+constexpr int kGradRows = kParts == 1 ? 4 : 1;
+
+// The share of one tile (of `tiles`) in the rows to be fetched: a line of each as the tile passes
+// the same columns.
+template <class T>
+class Fetcher {
+ public:
+  Fetcher(const AttnAhead& ahead, int tile, int tiles) {
+    const int rows = std::max(0, ahead.end - ahead.begin);
+    const int first = ahead.begin + rows * tile / tiles;
+    const int last = ahead.begin + rows * (tile + 1) / tiles;
+    count_ = std::min(last - first, kMost);
+    for (int i = 0; i < count_; ++i) rows_[i] = static_cast<const T*>(ahead.rows[first + i]);
+  }
+
+  // The unit at element k.
+  HWY_INLINE void Unit(std::int64_t k) const {
+    for (int i = 0; i < count_; ++i) {
+      const auto* line = reinterpret_cast<const std::uint8_t*>(rows_[i] + k);
+      for (std::size_t b = 0; b < kUnit * sizeof(T); b += 64) hwy::Prefetch(line + b);
+    }
+  }
+
+ private:
+  static constexpr int kMost = 8;
+  int count_;
+  const T* rows_[kMost];
+};
 
 // Running sums of R rows: group a and group b of the layout apart, 16 lanes each.
 template <int R, bool kSquares, bool kGrad, class T>
@@ -80,7 +108,7 @@ float SumGroups(const float* lanes) {
 }
 
 template <int R, bool kSquares, bool kGrad, class T>
-HWY_NOINLINE void DotTile(const AttnDots& call, int first) {
+HWY_NOINLINE void DotTile(const AttnDots& call, int first, const Fetcher<T>& fetcher) {
   HWY_ALIGN float local[R * kAttnCarry] = {};
   float* carry = call.carry != nullptr ? call.carry + first * kAttnCarry : local;
   const T* rows[R];
@@ -90,7 +118,8 @@ HWY_NOINLINE void DotTile(const AttnDots& call, int first) {
 
   DotSums<R, kSquares, kGrad, T> sums;
   sums.ForEach([&](VecF& v, std::size_t at) HWY_ATTR { v = hn::LoadU(TagF(), carry + at); });
-  for (std::int64_t units = call.d / 32; units > 0; --units) {
+  for (std::int64_t k = 0; k + 32 <= call.d; k += 32) {
+    fetcher.Unit(k);
     sums.Add(rows, q, dh);
     for (int r = 0; r < R; ++r) rows[r] += kUnit;
     q += kUnit;
@@ -118,14 +147,20 @@ HWY_NOINLINE void DotTile(const AttnDots& call, int first) {
 
 template <bool kSquares, bool kGrad, class T>
 void DotRows(const AttnDots& call) {
-  int l = 0;
-  for (; l + kDotRows <= call.count; l += kDotRows) {
-    DotTile<kDotRows, kSquares, kGrad, T>(call, l);
-  }
-  if constexpr (kDotRows == 4) {
-    if (call.count - l == 3) return DotTile<3, kSquares, kGrad, T>(call, l);
-    if (call.count - l == 2) return DotTile<2, kSquares, kGrad, T>(call, l);
-    if (call.count - l == 1) DotTile<1, kSquares, kGrad, T>(call, l);
+  const int tiles = (call.count + kDotRows - 1) / kDotRows;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int l = tile * kDotRows;
+    const Fetcher<T> fetcher(call.ahead, tile, tiles);
+    const int rows = std::min(kDotRows, call.count - l);
+    if (rows == kDotRows) {
+      DotTile<kDotRows, kSquares, kGrad, T>(call, l, fetcher);
+      continue;
+    }
+    if constexpr (kDotRows == 4) {
+      if (rows == 3) DotTile<3, kSquares, kGrad, T>(call, l, fetcher);
+      if (rows == 2) DotTile<2, kSquares, kGrad, T>(call, l, fetcher);
+      if (rows == 1) DotTile<1, kSquares, kGrad, T>(call, l, fetcher);
+    }
   }
 }
 
@@ -140,6 +175,7 @@ void Dots(const AttnDots& call) {
 // sum_l weights[l] * rows[l] over U units, which begin at element k.
 template <int U, class T>
 HWY_INLINE void SumUnits(const AttnSum& call, std::int64_t k, T* out) {
+  const int ahead = call.ahead.end;
   VecF acc[U][kParts][2];
   for (int u = 0; u < U; ++u) {
     for (std::size_t p = 0; p < kParts; ++p) acc[u][p][0] = acc[u][p][1] = ZeroF();
@@ -147,10 +183,10 @@ HWY_INLINE void SumUnits(const AttnSum& call, std::int64_t k, T* out) {
   for (int l = 0; l < call.count; ++l) {
     const T* row = static_cast<const T*>(call.rows[l]) + k;
     const VecF w = SetF(call.weights[l]);
-    if (call.next != nullptr) {
-      const auto* next =
-          reinterpret_cast<const std::uint8_t*>(static_cast<const T*>(call.next[l]) + k);
-      for (std::size_t i = 0; i < U * kUnit * sizeof(T); i += 64) hwy::Prefetch(next + i);
+    if (l < ahead) {
+      const auto* line =
+          reinterpret_cast<const std::uint8_t*>(static_cast<const T*>(call.ahead.rows[l]) + k);
+      for (std::size_t b = 0; b < U * kUnit * sizeof(T); b += 64) hwy::Prefetch(line + b);
     }
     for (int u = 0; u < U; ++u) {
       for (std::size_t p = 0; p < kParts; ++p) {
@@ -163,7 +199,7 @@ HWY_INLINE void SumUnits(const AttnSum& call, std::int64_t k, T* out) {
   }
   for (int u = 0; u < U; ++u) {
     for (std::size_t p = 0; p < kParts; ++p) {
-      StorePart(acc[u][p][0], acc[u][p][1], p, out + u * kUnit);
+      StorePartCleanNan(acc[u][p][0], acc[u][p][1], p, out + u * kUnit);
     }
   }
 }
@@ -183,7 +219,7 @@ void SumTail(const AttnSum& call, std::int64_t k, std::size_t rest, T* out) {
     }
   }
   T whole[kUnit];
-  for (std::size_t p = 0; p < kParts; ++p) StorePart(acc[p][0], acc[p][1], p, whole);
+  for (std::size_t p = 0; p < kParts; ++p) StorePartCleanNan(acc[p][0], acc[p][1], p, whole);
   std::memcpy(out, whole, rest * sizeof(T));
 }
 
@@ -228,7 +264,7 @@ HWY_INLINE void GradUnit(const T* const* rows, const T* dh, const float* q, cons
         da = hn::NegMulAdd(c[r], a, da);
         db = hn::NegMulAdd(c[r], b, db);
       }
-      StorePart(hn::MulAdd(alpha[r], ga, da), hn::MulAdd(alpha[r], gb, db), p, out[r]);
+      StorePartCleanNan(hn::MulAdd(alpha[r], ga, da), hn::MulAdd(alpha[r], gb, db), p, out[r]);
     }
     hn::StoreU(ua, TagF(), u + p * kLanes);
     hn::StoreU(ub, TagF(), u + 16 + p * kLanes);
@@ -238,7 +274,7 @@ HWY_INLINE void GradUnit(const T* const* rows, const T* dh, const float* q, cons
 // Elements [begin, begin + count) of rows first .. first + R-1, through a buffer or not.
 template <int R, bool kNorm, class T>
 HWY_INLINE void GradTile(const AttnGradRows& call, int first, std::int64_t begin,
-                         std::int64_t count, T (*buffer)[kChunk]) {
+                         std::int64_t count, T (*buffer)[kChunk], const Fetcher<T>& fetcher) {
   VecF alpha[R], t[R], c[R];
   const T* rows[R];
   T* out[R];
@@ -253,7 +289,8 @@ HWY_INLINE void GradTile(const AttnGradRows& call, int first, std::int64_t begin
   const T* dh = static_cast<const T*>(call.grad) + begin;
   const float* q = call.query + begin;
   float* u = call.u + begin;
-  for (std::int64_t units = count / 32; units > 0; --units) {
+  for (std::int64_t k = 0; k + 32 <= count; k += 32) {
+    fetcher.Unit(begin + k);
     GradUnit<R, kNorm>(rows, dh, q, alpha, t, c, u, out);
     for (int r = 0; r < R; ++r) {
       rows[r] += kUnit;
@@ -285,15 +322,24 @@ HWY_INLINE void GradTile(const AttnGradRows& call, int first, std::int64_t begin
 
 template <bool kNorm, class T>
 void GradChunks(const AttnGradRows& call) {
-  constexpr int kRows = kParts == 1 ? 2 : 1;
-  HWY_ALIGN T buffer[kRows][kChunk];
+  HWY_ALIGN T buffer[kGradRows][kChunk];
+  const int tiles = (call.count + kGradRows - 1) / kGradRows;
   for (std::int64_t begin = 0; begin < call.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, call.d - begin);
-    int l = 0;
-    for (; l + kRows <= call.count; l += kRows) {
-      GradTile<kRows, kNorm>(call, l, begin, count, buffer);
+    for (int tile = 0; tile < tiles; ++tile) {
+      const Fetcher<T> fetcher(call.ahead, tile, tiles);
+      const int l = tile * kGradRows;
+      const int rows = std::min(kGradRows, call.count - l);
+      if (rows == kGradRows) {
+        GradTile<kGradRows, kNorm>(call, l, begin, count, buffer, fetcher);
+        continue;
+      }
+      if constexpr (kGradRows == 4) {
+        if (rows == 3) GradTile<3, kNorm>(call, l, begin, count, buffer, fetcher);
+        if (rows == 2) GradTile<2, kNorm>(call, l, begin, count, buffer, fetcher);
+        if (rows == 1) GradTile<1, kNorm>(call, l, begin, count, buffer, fetcher);
+      }
     }
-    for (; l < call.count; ++l) GradTile<1, kNorm>(call, l, begin, count, buffer);
   }
 }
 

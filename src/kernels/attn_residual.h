@@ -32,6 +32,14 @@ struct AttnRowSums {
 // Floats of running sums that a row keeps between the pieces of a token.
 inline constexpr int kAttnCarry = 3 * 32;
 
+// Rows that a kernel fetches into the cache at an even pace while it computes, so that the memory is
+// never idle: rows[begin] ... rows[end - 1] of this token or the next one. Nothing if begin >= end.
+struct AttnAhead {
+  const void* const* rows = nullptr;
+  int begin = 0;
+  int end = 0;
+};
+
 struct AttnDots {
   const void* const* rows;  // [count][d]
   int count;
@@ -42,6 +50,7 @@ struct AttnDots {
   float* carry;      // null; or [count][kAttnCarry], zero before a token's first piece (all pieces
                      // but the last a multiple of 32 elements)
   AttnRowSums* out;  // [count]; of the pieces so far
+  AttnAhead ahead;
 };
 
 struct AttnSum {
@@ -51,7 +60,7 @@ struct AttnSum {
   std::int64_t d;
   void* out;                // [d] in the rows' dtype, overwritten
   bool streaming;           // non-temporal stores
-  const void* const* next;  // null; or rows that are fetched into the cache meanwhile
+  AttnAhead ahead;
 };
 
 // dv_l = alpha_l dh + (t_l q - c_l v_l);  u += sum_l t_l v_l
@@ -67,7 +76,7 @@ struct AttnGradRows {
   float* u;          // packed [d], added to
   void* const* out;  // [count][d], overwritten
   bool streaming;
-  const void* const* next;  // null; or rows that are fetched into the cache meanwhile
+  AttnAhead ahead;
 };
 
 struct AttnResidualKernels {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/core/check.h"
+#include "src/core/half.h"
 #include "src/core/parallel.h"
 #include "src/core/plan_impl.h"
 #include "src/core/tokens.h"
@@ -14,6 +15,10 @@
 
 namespace anabranch {
 namespace {
+
+// Part of the next token's rows that is fetched during a token's second pass (cache only); the first
+// pass fetches the rest just ahead of itself.
+constexpr double kEarly = 0.4;
 
 // A cache [*, L] or [*, L, 1].
 struct Cache {
@@ -145,9 +150,10 @@ class ForwardPlan final : public AttnPlan {
     sources_.Rows(t, rows);
     if (has_next) sources_.Rows(t + 1, next);
     h_.Rows(t, &out);
-    kernels_.dots({rows, count, query, nullptr, norm_, d_, nullptr, sums});
+    const int early = static_cast<int>(kEarly * count);
+    kernels_.dots({rows, count, query, nullptr, norm_, d_, nullptr, sums, {rows, early, count}});
     Weigh(t, sums, alpha);
-    kernels_.sum({rows, alpha, count, d_, out, info.streaming, has_next ? next : nullptr});
+    kernels_.sum({rows, alpha, count, d_, out, info.streaming, {next, 0, has_next ? early : 0}});
   }
 
   void RunStaged(std::int64_t t, const float* query, std::byte* scratch) const {
@@ -162,7 +168,7 @@ class ForwardPlan final : public AttnPlan {
     for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
       const std::int64_t length = std::min(kAttnPiece, d_ - begin);
       sources_.Gather(t, begin, length, pieces, rows);
-      kernels_.dots({rows, count, query + begin, nullptr, norm_, length, carry, sums});
+      kernels_.dots({rows, count, query + begin, nullptr, norm_, length, carry, sums, {}});
     }
     Weigh(t, sums, alpha);
     for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
@@ -170,7 +176,7 @@ class ForwardPlan final : public AttnPlan {
       void* out = nullptr;
       sources_.Gather(t, begin, length, pieces, rows);
       h_.Open(t, begin, out_piece, &out);
-      kernels_.sum({rows, alpha, count, length, out, false, nullptr});
+      kernels_.sum({rows, alpha, count, length, out, false, {}});
       h_.Scatter(t, begin, length, &out);
     }
   }
@@ -247,15 +253,15 @@ class BackwardPlan final : public AttnPlan {
     const int count = sources_.count();
     float delta = 0;
     for (int l = 0; l < count; ++l) {
-      weights->alpha[l] = alpha_cache_.At(t, l);
+      weights->alpha[l] = CleanNan(alpha_cache_.At(t, l));
       delta += weights->alpha[l] * sums[l].grad;
     }
     for (int l = 0; l < count; ++l) {
       float rms = 1.0f;
       if (norm_) rms = rms_cache_.defined() ? rms_cache_.At(t, l) : Rms(sums[l].squares);
       const float score = sums[l].query / rms;
-      weights->t[l] = weights->alpha[l] * (sums[l].grad - delta) / rms;
-      weights->c[l] = weights->t[l] * (score / (static_cast<float>(d_) * rms));
+      weights->t[l] = CleanNan(weights->alpha[l] * (sums[l].grad - delta) / rms);
+      weights->c[l] = CleanNan(weights->t[l] * (score / (static_cast<float>(d_) * rms)));
     }
   }
 
@@ -271,10 +277,12 @@ class BackwardPlan final : public AttnPlan {
     if (has_next) sources_.Rows(t + 1, next);
     grads_.Rows(t, out);
     grad_h_.Rows(t, &grad);
-    kernels_.dots({rows, count, query, grad, want_squares(), d_, nullptr, sums});
+    const int early = static_cast<int>(kEarly * count);
+    kernels_.dots(
+        {rows, count, query, grad, want_squares(), d_, nullptr, sums, {rows, early, count}});
     Weigh(t, sums, &weights);
     kernels_.grad_rows({rows, grad, query, weights.alpha, weights.t, norm_ ? weights.c : nullptr,
-                        count, d_, u, out, info.streaming, has_next ? next : nullptr});
+                        count, d_, u, out, info.streaming, {next, 0, has_next ? early : 0}});
   }
 
   void RunStaged(std::int64_t t, const float* query, float* u, std::byte* scratch) const {
@@ -293,7 +301,7 @@ class BackwardPlan final : public AttnPlan {
       const std::int64_t length = std::min(kAttnPiece, d_ - begin);
       sources_.Gather(t, begin, length, pieces, rows);
       grad_h_.Gather(t, begin, length, grad_piece, &grad);
-      kernels_.dots({rows, count, query + begin, grad, want_squares(), length, carry, sums});
+      kernels_.dots({rows, count, query + begin, grad, want_squares(), length, carry, sums, {}});
     }
     Weigh(t, sums, &weights);
     for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
@@ -303,7 +311,7 @@ class BackwardPlan final : public AttnPlan {
       grads_.Open(t, begin, out_pieces, out);
       kernels_.grad_rows({rows, grad, query + begin, weights.alpha, weights.t,
                           norm_ ? weights.c : nullptr, count, length, u + begin, out, false,
-                          nullptr});
+                          {}});
       grads_.Scatter(t, begin, length, out);
     }
   }

@@ -17,11 +17,25 @@ void Pack(const float* from, std::int64_t count, DType rows, float* packed) {
     std::copy_n(from, count, packed);
     return;
   }
-  for (std::int64_t k = 0; k < count; ++k) packed[PackedIndex(rows, k)] = from[k];
+  std::int64_t k = 0;
+  for (; k + 32 <= count; k += 32) {
+    for (std::int64_t i = 0; i < 16; ++i) packed[k + i] = from[k + 2 * i];
+    for (std::int64_t i = 0; i < 16; ++i) packed[k + 16 + i] = from[k + 2 * i + 1];
+  }
+  for (; k < count; ++k) packed[PackedIndex(rows, k)] = from[k];
 }
 
 void Unpack(const float* packed, std::int64_t count, DType rows, float* to) {
-  for (std::int64_t k = 0; k < count; ++k) to[k] = packed[PackedIndex(rows, k)];
+  if (rows != DType::kBFloat16) {
+    std::copy_n(packed, count, to);
+    return;
+  }
+  std::int64_t k = 0;
+  for (; k + 32 <= count; k += 32) {
+    for (std::int64_t i = 0; i < 16; ++i) to[k + 2 * i] = packed[k + i];
+    for (std::int64_t i = 0; i < 16; ++i) to[k + 2 * i + 1] = packed[k + 16 + i];
+  }
+  for (; k < count; ++k) to[k] = packed[PackedIndex(rows, k)];
 }
 
 }  // namespace
@@ -40,6 +54,10 @@ void ParamRow::Load(std::int64_t begin, std::int64_t count, float* to) const {
     std::fill_n(to, count, 1.0f);
   } else if (dtype_ == DType::kFloat32) {
     const auto* from = reinterpret_cast<const float*>(data_) + begin * stride_;
+    if (stride_ == 1) {
+      std::copy_n(from, count, to);
+      return;
+    }
     for (std::int64_t k = 0; k < count; ++k) to[k] = from[k * stride_];
   } else {
     const auto* from = reinterpret_cast<const std::uint16_t*>(data_) + begin * stride_;
@@ -71,6 +89,7 @@ void PackQuery(const ParamRow& w, const ParamRow& gamma, float scale, std::int64
       gamma.Load(begin, count, factor);
       for (std::int64_t k = 0; k < count; ++k) query[k] *= factor[k];
     }
+    for (std::int64_t k = 0; k < count; ++k) query[k] = CleanNan(query[k]);
     Pack(query, count, rows, packed + begin);
   }
 }
