@@ -18,8 +18,8 @@ cmake --build "$work/consumer" >/dev/null
 echo "-- pkg-config"
 pc=$(dirname "$(find "$prefix" -name anabranch.pc)")
 export PKG_CONFIG_PATH=$pc
-lib=$(pkg-config --variable=libdir anabranch)
-[ "$lib" = "$(dirname "$pc")" ] || { echo "anabranch.pc: libdir is $lib, expected $(dirname "$pc")" >&2; exit 1; }
+lib=$(realpath "$(pkg-config --variable=libdir anabranch)")
+[ "$lib" = "$(realpath "$pc/..")" ] || { echo "anabranch.pc: libdir is $lib, expected the prefix" >&2; exit 1; }
 # shellcheck disable=SC2046
 c++ -std=c++17 "$source/tests/consumer/main.cc" $(pkg-config --cflags --libs anabranch) -o "$work/pc"
 LD_LIBRARY_PATH=$lib "$work/pc"

@@ -1,0 +1,243 @@
+#include "src/acl/op_face.h"
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "src/acl/message.h"
+#include "src/acl/object.h"
+#include "src/acl/stream.h"
+#include "src/acl/tensor.h"
+
+struct aclOpExecutor final : anabranch::acl::Object {
+  static constexpr anabranch::acl::Kind kKind = anabranch::acl::Kind::kExecutor;
+  aclOpExecutor() : Object(kKind) {}
+  std::string call;  // the phase-2 name that it belongs to
+  anabranch::Plan plan;
+  std::mutex mutex;
+  bool repeatable = false;
+};
+
+namespace anabranch::acl {
+namespace {
+
+aclnnStatus CodeOf(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return ACLNN_SUCCESS;
+    case StatusCode::kNullArgument:
+      return ACLNN_ERR_PARAM_NULLPTR;
+    case StatusCode::kInvalidArgument:
+      return ACLNN_ERR_PARAM_INVALID;
+    case StatusCode::kUnsupported:
+    case StatusCode::kOutOfMemory:
+    case StatusCode::kInternal:
+      return ACLNN_ERR_RUNTIME_ERROR;
+  }
+  return ACLNN_ERR_RUNTIME_ERROR;
+}
+
+// The tensors of a call, kept alive while phase 1 reads them, with their names in messages.
+struct Gathered {
+  std::vector<std::string> names;
+  std::vector<std::shared_ptr<aclTensor>> tensors;  // null: absent
+  Views views;
+};
+
+void Add(Gathered* all, std::string name, std::shared_ptr<aclTensor> tensor) {
+  all->names.push_back(std::move(name));
+  all->views.push_back(tensor ? ToView(*tensor) : TensorView());
+  all->tensors.push_back(std::move(tensor));
+}
+
+int GatherTensor(const OpCall& call, const TensorArg& arg, Gathered* all) {
+  const std::string who = std::string(call.name) + "GetWorkspaceSize: " + arg.name;
+  if (arg.tensor == nullptr) {
+    if (arg.required) return Fail(ACLNN_ERR_PARAM_NULLPTR, who + " is null, expected a tensor");
+    Add(all, arg.name, nullptr);
+    return ACLNN_SUCCESS;
+  }
+  std::shared_ptr<aclTensor> tensor = Find<aclTensor>(arg.tensor);
+  if (!tensor) {
+    return Fail(ACLNN_ERR_PARAM_INVALID,
+                who + " is no live tensor, expected one of aclCreateTensor");
+  }
+  Add(all, arg.name, std::move(tensor));
+  return ACLNN_SUCCESS;
+}
+
+int GatherList(const OpCall& call, const ListArg& arg, Gathered* all) {
+  const std::string who = std::string(call.name) + "GetWorkspaceSize: " + arg.name;
+  if (arg.list == nullptr) {
+    return arg.required ? Fail(ACLNN_ERR_PARAM_NULLPTR, who + " is null, expected a tensor list")
+                        : ACLNN_SUCCESS;
+  }
+  const std::shared_ptr<aclTensorList> list = Find<aclTensorList>(arg.list);
+  if (!list) {
+    return Fail(ACLNN_ERR_PARAM_INVALID,
+                who + " is no live list, expected one of aclCreateTensorList");
+  }
+  for (std::size_t k = 0; k < list->tensors.size(); ++k) {
+    Add(all, std::string(arg.name) + "[" + std::to_string(k) + "]", list->tensors[k]);
+  }
+  return ACLNN_SUCCESS;
+}
+
+int CheckTypesAndFormats(const OpCall& call, const Gathered& all) {
+  const std::string who = std::string(call.name) + "GetWorkspaceSize: ";
+  for (std::size_t k = 0; k < all.tensors.size(); ++k) {
+    if (!all.tensors[k] || all.views[k].dtype != DType::kUndefined) continue;
+    return Fail(ACLNN_ERR_PARAM_INVALID, who + all.names[k] + " has dtype " +
+                                             AclDataTypeName(all.tensors[k]->dtype) +
+                                             ", expected FLOAT, FLOAT16 or BF16");
+  }
+  for (std::size_t k = 0; k < all.tensors.size(); ++k) {
+    if (!all.tensors[k] || !IsPrivateFormat(all.tensors[k]->format)) continue;
+    return Fail(ACLNN_ERR_PARAM_INVALID,
+                who + all.names[k] + " has format " +
+                    std::to_string(static_cast<int>(all.tensors[k]->format)) +
+                    ", expected a plain one such as ACL_FORMAT_ND");
+  }
+  return ACLNN_SUCCESS;
+}
+
+int CheckLayout(const OpCall& call, const Gathered& all) {
+  if (call.layout_tensor < 0) return ACLNN_SUCCESS;
+  const auto index = static_cast<std::size_t>(call.layout_tensor);
+  const int tokens = all.views[index].rank() - call.inner;
+  if (tokens == 1 || tokens == 2) return ACLNN_SUCCESS;
+  return Fail(ACLNN_ERR_PARAM_INVALID,
+              std::string(call.name) + "GetWorkspaceSize: " + all.names[index] + " has shape " +
+                  ToString(all.views[index].sizes) + ", expected " +
+                  std::to_string(call.inner + 1) + " or " + std::to_string(call.inner + 2) +
+                  " dimensions ([T, ...] or [B, S, ...])");
+}
+
+int CheckPlatform(const OpCall& call, const Profile& profile, const Gathered& all) {
+  if (!call.facts) return ACLNN_SUCCESS;
+  std::string message;
+  const aclnnStatus code = CheckProfile(profile, call.facts(all.views), &message);
+  if (code == ACLNN_SUCCESS) return code;
+  return Fail(code, std::string(call.name) + "GetWorkspaceSize: " + message + " on profile " +
+                        profile.name);
+}
+
+int PhaseOne(const OpCall& call, std::uint64_t* workspace_size, aclOpExecutor** executor) {
+  const std::string who = std::string(call.name) + "GetWorkspaceSize: ";
+  const Profile* profile = FindProfile();
+  if (profile == nullptr) return Fail(ACLNN_ERR_RUNTIME_ERROR, UnknownProfile(call.name));
+  if (workspace_size == nullptr || executor == nullptr) {
+    return Fail(ACLNN_ERR_PARAM_NULLPTR, who +
+                                             (executor == nullptr ? "executor" : "workspaceSize") +
+                                             " is null, expected an address");
+  }
+  Gathered all;
+  for (const TensorArg& arg : call.tensors) {
+    if (const int code = GatherTensor(call, arg, &all); code != 0) return code;
+  }
+  for (const ListArg& arg : call.lists) {
+    if (const int code = GatherList(call, arg, &all); code != 0) return code;
+  }
+  if (const int code = CheckTypesAndFormats(call, all); code != 0) return code;
+  if (const int code = CheckLayout(call, all); code != 0) return code;
+  auto made = std::make_shared<aclOpExecutor>();
+  made->call = call.name;
+  const Status status = call.prepare(all.views, &made->plan);
+  if (!status.ok()) {
+    return Fail(CodeOf(status.code()), who + status.message());
+  }
+  if (const int code = CheckPlatform(call, *profile, all); code != 0) return code;
+  *workspace_size = made->plan.workspace_bytes();
+  *executor = static_cast<aclOpExecutor*>(Handles().Add(std::move(made)));
+  return ACLNN_SUCCESS;
+}
+
+int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
+             aclOpExecutor* executor, aclrtStream handle) {
+  const std::string who = std::string(name) + ": ";
+  if (executor == nullptr) {
+    return Fail(ACLNN_ERR_PARAM_NULLPTR, who + "executor is null, expected one of phase 1");
+  }
+  std::shared_ptr<aclOpExecutor> found = Find<aclOpExecutor>(executor);
+  if (!found) {
+    return Fail(ACLNN_ERR_PARAM_INVALID,
+                who + "executor is unknown or consumed, expected a fresh one of phase 1");
+  }
+  if (found->call != name) {
+    return Fail(ACLNN_ERR_PARAM_INVALID, who + "executor belongs to " + found->call +
+                                             ", expected one of " + name + "GetWorkspaceSize");
+  }
+  const std::size_t needed = found->plan.workspace_bytes();
+  if (needed > 0 && workspace == nullptr) {
+    return Fail(ACLNN_ERR_PARAM_NULLPTR,
+                who + "workspace is null, expected " + std::to_string(needed) + " bytes");
+  }
+  if (workspace_size < needed) {
+    return Fail(ACLNN_ERR_PARAM_INVALID, who + "workspaceSize is " +
+                                             std::to_string(workspace_size) +
+                                             ", expected at least " + std::to_string(needed));
+  }
+  int code = 0;
+  const std::shared_ptr<Stream> stream = FindStream(name, handle, &code);
+  if (!stream) return code;
+  bool repeatable = false;
+  {
+    const std::lock_guard<std::mutex> lock(found->mutex);
+    repeatable = found->repeatable;
+  }
+  // Of two threads that run a single-use executor at once, one takes it.
+  if (!repeatable && !Remove<aclOpExecutor>(executor)) {
+    return Fail(ACLNN_ERR_PARAM_INVALID,
+                who + "executor is consumed, expected a fresh one of phase 1");
+  }
+  stream->Enqueue([found, workspace, workspace_size] {
+    const Status status = found->plan.Run(workspace, workspace_size);
+    return Outcome{CodeOf(status.code()), status.message()};
+  });
+  return ACLNN_SUCCESS;
+}
+
+}  // namespace
+
+aclnnStatus MakeExecutor(const OpCall& call, std::uint64_t* workspace_size,
+                         aclOpExecutor** executor) noexcept {
+  return Guarded(call.name, [&] { return PhaseOne(call, workspace_size, executor); });
+}
+
+aclnnStatus RunExecutor(const char* name, void* workspace, std::uint64_t workspace_size,
+                        aclOpExecutor* executor, aclrtStream stream) noexcept {
+  return Guarded(name, [&] { return PhaseTwo(name, workspace, workspace_size, executor, stream); });
+}
+
+}  // namespace anabranch::acl
+
+namespace acl = anabranch::acl;
+
+extern "C" {
+
+aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+  return acl::Guarded("aclSetAclOpExecutorRepeatable", [&]() -> int {
+    const std::shared_ptr<aclOpExecutor> found = acl::Find<aclOpExecutor>(executor);
+    if (!found) {
+      return acl::Fail(executor == nullptr ? ACLNN_ERR_PARAM_NULLPTR : ACLNN_ERR_PARAM_INVALID,
+                       "aclSetAclOpExecutorRepeatable: executor is null, unknown or consumed, "
+                       "expected a fresh one of phase 1");
+    }
+    const std::lock_guard<std::mutex> lock(found->mutex);
+    found->repeatable = true;
+    return ACLNN_SUCCESS;
+  });
+}
+
+aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  return acl::Guarded("aclDestroyAclOpExecutor", [&]() -> int {
+    if (executor == nullptr) {
+      return acl::Fail(ACLNN_ERR_PARAM_NULLPTR,
+                       "aclDestroyAclOpExecutor: executor is null, expected one of phase 1");
+    }
+    acl::Remove<aclOpExecutor>(executor);  // a consumed one is gone already
+    return ACLNN_SUCCESS;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,62 @@
+// What all aclnn operators have in common: phase 1 turns a list of named tensors into an executor,
+// phase 2 queues the executor's plan on a stream. An operator's own file lists its tensors, builds
+// the library's argument struct from their views, and states its facts for the platform profile.
+#ifndef ANABRANCH_SRC_ACL_OP_FACE_H_
+#define ANABRANCH_SRC_ACL_OP_FACE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aclnn/aclnn_base.h"
+#include "anabranch/plan.h"
+#include "anabranch/tensor.h"
+#include "src/acl/profile.h"
+
+namespace anabranch::acl {
+
+// One tensor argument, in the order of the call's signature.
+struct TensorArg {
+  const char* name;
+  const aclTensor* tensor;
+  bool required = true;
+};
+
+// A list of tensors at its place in the signature; its members stand behind each other.
+struct ListArg {
+  const char* name;
+  const aclTensorList* list;
+  bool required = true;
+};
+
+// Views of a call's tensors by signature order; absent ones are undefined views.
+using Views = std::vector<TensorView>;
+
+struct OpCall {
+  const char* name = "";            // "aclnnMhcPost"
+  std::vector<TensorArg> tensors;   // single tensors
+  std::vector<ListArg> lists = {};  // their members follow the single tensors in Views
+  // Builds the arguments and calls the library's Prepare.
+  std::function<Status(const Views&, Plan*)> prepare;
+  // The layout rule (BSND or TND) that the library itself does not have: index of a tensor that has
+  // `inner` dimensions behind its tokens; -1: no such rule.
+  int layout_tensor = -1;
+  int inner = 0;
+  // For the profile; called once everything else has passed.
+  std::function<Facts(const Views&)> facts = {};
+};
+
+// Checks in the order null -> dtype -> format -> rank and shape -> attributes -> profile -> empty,
+// sizes the workspace and makes the executor. Every failure leaves a message.
+aclnnStatus MakeExecutor(const OpCall& call, std::uint64_t* workspace_size,
+                         aclOpExecutor** executor) noexcept;
+
+// Takes the executor (unless it is repeatable) and queues its plan. `name` is the phase-2 call.
+aclnnStatus RunExecutor(const char* name, void* workspace, std::uint64_t workspace_size,
+                        aclOpExecutor* executor, aclrtStream stream) noexcept;
+
+}  // namespace anabranch::acl
+
+#endif  // ANABRANCH_SRC_ACL_OP_FACE_H_
