@@ -32,8 +32,9 @@ struct AttnRowSums {
 // Floats of running sums that a row keeps between the pieces of a token.
 inline constexpr int kAttnCarry = 3 * 32;
 
-// Rows that a kernel fetches into the cache at an even pace while it computes, so that the memory is
-// never idle: rows[begin] ... rows[end - 1] of this token or the next one. Nothing if begin >= end.
+// Rows that a kernel fetches into the cache at an even pace while it computes, so that the memory
+// is never idle: rows[begin] ... rows[end - 1] of this token or the next one. Nothing if begin >=
+// end.
 struct AttnAhead {
   const void* const* rows = nullptr;
   int begin = 0;
@@ -58,8 +59,8 @@ struct AttnSum {
   const float* weights;     // [count]
   int count;
   std::int64_t d;
-  void* out;                // [d] in the rows' dtype, overwritten
-  bool streaming;           // non-temporal stores
+  void* out;       // [d] in the rows' dtype, overwritten
+  bool streaming;  // non-temporal stores
   AttnAhead ahead;
 };
 

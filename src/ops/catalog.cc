@@ -12,6 +12,10 @@ std::span<const OperatorEntry> Operators() {
       MhcPostBackwardEntry(),
       BlockAttnResEntry(),
       BlockAttnResBackwardEntry(),
+      AttnResPrepareEntry(),
+      AttnResPrepareBackwardEntry(),
+      AttnResMergeEntry(),
+      AttnResMergeBackwardEntry(),
   };
   return operators;
 }

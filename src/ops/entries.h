@@ -10,6 +10,10 @@ OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
 OperatorEntry BlockAttnResEntry();
 OperatorEntry BlockAttnResBackwardEntry();
+OperatorEntry AttnResPrepareEntry();
+OperatorEntry AttnResPrepareBackwardEntry();
+OperatorEntry AttnResMergeEntry();
+OperatorEntry AttnResMergeBackwardEntry();
 
 }  // namespace anabranch
 

@@ -16,8 +16,8 @@
 namespace anabranch {
 namespace {
 
-// Part of the next token's rows that is fetched during a token's second pass (cache only); the first
-// pass fetches the rest just ahead of itself.
+// Part of the next token's rows that is fetched during a token's second pass (cache only); the
+// first pass fetches the rest just ahead of itself.
 constexpr double kEarly = 0.4;
 
 // A cache [*, L] or [*, L, 1].
@@ -235,8 +235,8 @@ class BackwardPlan final : public AttnPlan {
       if (info.streaming) kernels_.flush();
     });
     SumChunks(sums, chunks_.count, stride, PackedLength(d_), context, info.threads);
-    StoreParamGrads({w_, gamma_, grad_w_, grad_gamma_, scale_, norm_},
-                    tokens_ > 0 ? sums : nullptr, d_, dtype_);
+    StoreParamGrads({w_, gamma_, grad_w_, grad_gamma_, scale_, norm_}, tokens_ > 0 ? sums : nullptr,
+                    d_, dtype_);
   }
 
  private:
@@ -281,8 +281,18 @@ class BackwardPlan final : public AttnPlan {
     kernels_.dots(
         {rows, count, query, grad, want_squares(), d_, nullptr, sums, {rows, early, count}});
     Weigh(t, sums, &weights);
-    kernels_.grad_rows({rows, grad, query, weights.alpha, weights.t, norm_ ? weights.c : nullptr,
-                        count, d_, u, out, info.streaming, {next, 0, has_next ? early : 0}});
+    kernels_.grad_rows({rows,
+                        grad,
+                        query,
+                        weights.alpha,
+                        weights.t,
+                        norm_ ? weights.c : nullptr,
+                        count,
+                        d_,
+                        u,
+                        out,
+                        info.streaming,
+                        {next, 0, has_next ? early : 0}});
   }
 
   void RunStaged(std::int64_t t, const float* query, float* u, std::byte* scratch) const {
@@ -309,8 +319,17 @@ class BackwardPlan final : public AttnPlan {
       sources_.Gather(t, begin, length, pieces, rows);
       grad_h_.Gather(t, begin, length, grad_piece, &grad);
       grads_.Open(t, begin, out_pieces, out);
-      kernels_.grad_rows({rows, grad, query + begin, weights.alpha, weights.t,
-                          norm_ ? weights.c : nullptr, count, length, u + begin, out, false,
+      kernels_.grad_rows({rows,
+                          grad,
+                          query + begin,
+                          weights.alpha,
+                          weights.t,
+                          norm_ ? weights.c : nullptr,
+                          count,
+                          length,
+                          u + begin,
+                          out,
+                          false,
                           {}});
       grads_.Scatter(t, begin, length, out);
     }

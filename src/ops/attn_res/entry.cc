@@ -3,6 +3,7 @@
 
 #include "anabranch/block_attn_res.h"
 #include "src/kernels/attn_residual.h"
+#include "src/ops/attn_res/entry_reader.h"
 #include "src/ops/entries.h"
 
 namespace anabranch {
@@ -94,30 +95,10 @@ std::vector<TensorSpec> ForwardTensors(const Case& c) {
   return specs;
 }
 
-// Tensors in the order of their specs.
-class Reader {
- public:
-  explicit Reader(std::span<const TensorView> tensors) : tensors_(tensors) {}
-  TensorView Next() { return tensors_[next_++]; }
-  std::vector<TensorView> Next(std::int64_t count) {
-    std::vector<TensorView> list;
-    for (std::int64_t i = 0; i < count; ++i) list.push_back(Next());
-    return list;
-  }
-
- private:
-  std::span<const TensorView> tensors_;
-  std::size_t next_ = 0;
-};
-
-// A scale and an eps other than the defaults, so that a forgotten one is seen.
-constexpr double kScale = 0.75;
-constexpr double kEps = 1e-3;
-
 template <class Args>
-void ReadInputs(const Case& c, Reader* reader, Args* args) {
-  args->scale = kScale;
-  args->rmsnorm_eps = kEps;
+void ReadInputs(const Case& c, EntryReader* reader, Args* args) {
+  args->scale = kEntryScale;
+  args->rmsnorm_eps = kEntryEps;
   args->enable_rmsnorm = FormOf(c).norm;
   args->blocks = reader->Next(Blocks(c));
   if (FormOf(c).partial) args->partial_block = reader->Next();
@@ -128,7 +109,7 @@ void ReadInputs(const Case& c, Reader* reader, Args* args) {
 Status PrepareForward(const Case& c, std::span<const TensorView> t, Plan* plan,
                       const Context& context) {
   BlockAttnResArgs args;
-  Reader reader(t);
+  EntryReader reader(t);
   ReadInputs(c, &reader, &args);
   args.h = reader.Next();
   args.alpha_cache = reader.Next();
@@ -174,7 +155,7 @@ std::vector<TensorSpec> BackwardTensors(const Case& c) {
 Status PrepareBackward(const Case& c, std::span<const TensorView> t, Plan* plan,
                        const Context& context) {
   BlockAttnResBackwardArgs args;
-  Reader reader(t);
+  EntryReader reader(t);
   ReadInputs(c, &reader, &args);
   args.grad_h = reader.Next();
   args.alpha_cache = reader.Next();

@@ -32,6 +32,10 @@ class ParamRow {
 void PackQuery(const ParamRow& w, const ParamRow& gamma, float scale, std::int64_t d, DType rows,
                float* packed);
 
+// Copies an FP32 row of any stride into packed order, padded with zeros, and back.
+void PackRow(const float* from, std::int64_t stride, std::int64_t d, DType rows, float* packed);
+void UnpackRow(const float* packed, std::int64_t d, DType rows, float* to, std::int64_t stride);
+
 // The gradients of w and gamma from u = sum of t v (packed), or zeros if u is null:
 // grad_w = (scale * gamma) * u, grad_gamma = (scale * w) * u. Absent ones are skipped;
 // gamma_counts = false: the result does not depend on gamma.

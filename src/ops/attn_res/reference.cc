@@ -1,4 +1,6 @@
 // block_attn_res as it is defined. Every output is overwritten.
+#include "src/ops/attn_res/reference.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -8,40 +10,10 @@
 #include "src/ops/attn_res/attn_res.h"
 
 namespace anabranch {
-namespace {
 
-// A parameter [D] or [1, D], or ones.
-struct Vector {
-  explicit Vector(const TensorView& view)
-      : data(static_cast<double*>(view.data)),
-        stride(view.defined() ? view.strides[view.rank() - 1] : 0) {}
-  double& operator[](std::int64_t k) const { return data[k * stride]; }
-  double Or1(std::int64_t k) const { return data != nullptr ? data[k * stride] : 1; }
-  double* data;
-  std::int64_t stride;
-};
-
-// A tensor [*, L] or [*, L, 1].
-struct Cache {
-  Cache(const TensorView& view, int leading)
-      : rows(view, view.defined() ? view.rank() - leading : 0),
-        stride(view.defined() ? view.strides[leading] : 0) {}
-  double& At(std::int64_t t, std::int64_t l) const {
-    return reinterpret_cast<double*>(rows.Token(t))[l * stride];
-  }
-  TokenRows rows;
-  std::int64_t stride;
-};
-
-std::vector<TokenRows> List(const std::vector<TensorView>& blocks, const TensorView& partial) {
-  std::vector<TokenRows> rows;
-  for (const TensorView& block : blocks) rows.emplace_back(block, 1);
-  if (partial.defined()) rows.emplace_back(partial, 1);
-  return rows;
-}
-
-}  // namespace
-
+using attn_reference::Cache;
+using attn_reference::List;
+using attn_reference::Vector;
 void BlockAttnResReference(const BlockAttnResArgs& a) {
   const int leading = a.blocks[0].rank() - 1;
   const std::int64_t tokens = CountTokens(a.blocks[0].sizes, leading);
