@@ -12,6 +12,12 @@ std::span<const OperatorEntry> Operators() {
       MhcPostBackwardEntry(),
       MhcPreEntry(),
       MhcPreBackwardEntry(),
+      BlockAttnResEntry(),
+      BlockAttnResBackwardEntry(),
+      AttnResPrepareEntry(),
+      AttnResPrepareBackwardEntry(),
+      AttnResMergeEntry(),
+      AttnResMergeBackwardEntry(),
   };
   return operators;
 }

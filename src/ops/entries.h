@@ -10,6 +10,12 @@ OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
 OperatorEntry MhcPreEntry();
 OperatorEntry MhcPreBackwardEntry();
+OperatorEntry BlockAttnResEntry();
+OperatorEntry BlockAttnResBackwardEntry();
+OperatorEntry AttnResPrepareEntry();
+OperatorEntry AttnResPrepareBackwardEntry();
+OperatorEntry AttnResMergeEntry();
+OperatorEntry AttnResMergeBackwardEntry();
 
 }  // namespace anabranch
 
