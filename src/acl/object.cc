@@ -3,10 +3,19 @@
 #include <utility>
 
 namespace anabranch::acl {
+namespace {
+
+// Bit 62 alone is outside of every user address of x86-64 and AArch64; steps look aligned.
+constexpr std::uintptr_t kFirstHandle = std::uintptr_t{1} << 62;
+constexpr std::uintptr_t kHandleStep = 64;
+
+}  // namespace
+
+Registry::Registry() : next_(kFirstHandle) {}
 
 void* Registry::Add(std::shared_ptr<Object> object) {
-  void* handle = object.get();
   const std::lock_guard<std::mutex> lock(mutex_);
+  void* handle = reinterpret_cast<void*>(next_ += kHandleStep);
   objects_[handle] = std::move(object);
   return handle;
 }
@@ -24,6 +33,15 @@ std::shared_ptr<Object> Registry::Remove(const void* handle, Kind kind) {
   std::shared_ptr<Object> object = std::move(found->second);
   objects_.erase(found);
   return object;
+}
+
+std::vector<std::shared_ptr<Object>> Registry::All(Kind kind) {
+  std::vector<std::shared_ptr<Object>> all;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& entry : objects_) {
+    if (entry.second->kind == kind) all.push_back(entry.second);
+  }
+  return all;
 }
 
 Registry& Handles() {
