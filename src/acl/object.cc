@@ -22,24 +22,24 @@ void* Registry::Add(std::shared_ptr<Object> object) {
 
 std::shared_ptr<Object> Registry::Find(const void* handle, Kind kind) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = objects_.find(handle);
+  const auto found = objects_.find(const_cast<void*>(handle));
   return found != objects_.end() && found->second->kind == kind ? found->second : nullptr;
 }
 
 std::shared_ptr<Object> Registry::Remove(const void* handle, Kind kind) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = objects_.find(handle);
+  const auto found = objects_.find(const_cast<void*>(handle));
   if (found == objects_.end() || found->second->kind != kind) return nullptr;
   std::shared_ptr<Object> object = std::move(found->second);
   objects_.erase(found);
   return object;
 }
 
-std::vector<std::shared_ptr<Object>> Registry::All(Kind kind) {
-  std::vector<std::shared_ptr<Object>> all;
+std::vector<std::pair<void*, std::shared_ptr<Object>>> Registry::All(Kind kind) {
+  std::vector<std::pair<void*, std::shared_ptr<Object>>> all;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& entry : objects_) {
-    if (entry.second->kind == kind) all.push_back(entry.second);
+    if (entry.second->kind == kind) all.emplace_back(entry.first, entry.second);
   }
   return all;
 }

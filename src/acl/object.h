@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace anabranch::acl {
@@ -48,13 +49,13 @@ class Registry {
   // As Find, and the handle is unknown from now on.
   std::shared_ptr<Object> Remove(const void* handle, Kind kind);
 
-  // Every live object of that kind.
-  std::vector<std::shared_ptr<Object>> All(Kind kind);
+  // Every live object of that kind with its handle.
+  std::vector<std::pair<void*, std::shared_ptr<Object>>> All(Kind kind);
 
  private:
   std::mutex mutex_;
   std::uintptr_t next_;
-  std::unordered_map<const void*, std::shared_ptr<Object>> objects_;
+  std::unordered_map<void*, std::shared_ptr<Object>> objects_;
 };
 
 // The process's one registry; never destroyed, so that handles work in exit handlers too.

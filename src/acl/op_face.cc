@@ -4,10 +4,10 @@
 #include <mutex>
 #include <utility>
 
+#include "src/acl/context.h"
 #include "src/acl/executor.h"
 #include "src/acl/message.h"
 #include "src/acl/object.h"
-#include "src/acl/stream.h"
 #include "src/acl/tensor.h"
 
 namespace anabranch::acl {
@@ -234,7 +234,7 @@ int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
     return Fail(ACLNN_ERR_PARAM_INVALID,
                 who + "executor is consumed, expected a fresh one of phase 1");
   }
-  stream->Enqueue([plan, workspace, workspace_size] {
+  stream->Enqueue([plan, workspace, workspace_size](const Queue&) {
     const Status status = plan->Run(workspace, workspace_size);
     return Outcome{CodeOf(status.code()), status.message()};
   });

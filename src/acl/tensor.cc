@@ -182,6 +182,12 @@ aclTensorList* CreateList(const aclTensor* const* value, std::uint64_t size) {
          "aclCreateTensorList: value is null, expected an array of tensors");
     return nullptr;
   }
+  constexpr std::uint64_t kMost = 1 << 20;  // more is a mistaken argument, not a list
+  if (size > kMost) {
+    Fail(ACLNN_ERR_PARAM_INVALID, "aclCreateTensorList: size is " + std::to_string(size) +
+                                      ", expected at most " + std::to_string(kMost));
+    return nullptr;
+  }
   auto list = std::make_shared<aclTensorList>();
   for (std::uint64_t k = 0; k < size; ++k) {
     std::shared_ptr<aclTensor> tensor = Find<aclTensor>(value[k]);
