@@ -10,6 +10,8 @@ std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
       MhcPostEntry(),
       MhcPostBackwardEntry(),
+      MhcPreEntry(),
+      MhcPreBackwardEntry(),
       BlockAttnResEntry(),
       BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(),

@@ -8,6 +8,8 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry MhcPreEntry();
+OperatorEntry MhcPreBackwardEntry();
 OperatorEntry BlockAttnResEntry();
 OperatorEntry BlockAttnResBackwardEntry();
 OperatorEntry AttnResPrepareEntry();
