@@ -5,5 +5,6 @@
 #include "anabranch/mhc_options.h"
 #include "anabranch/mhc_post.h"
 #include "anabranch/mhc_pre.h"
+#include "anabranch/mhc_pre_sinkhorn.h"
 
 #endif  // ANABRANCH_MHC_H_

@@ -12,6 +12,8 @@ std::span<const OperatorEntry> Operators() {
       MhcPostBackwardEntry(),
       MhcPreEntry(),
       MhcPreBackwardEntry(),
+      MhcPreSinkhornEntry(),
+      MhcPreSinkhornBackwardEntry(),
       BlockAttnResEntry(),
       BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(),

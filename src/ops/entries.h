@@ -10,6 +10,8 @@ OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
 OperatorEntry MhcPreEntry();
 OperatorEntry MhcPreBackwardEntry();
+OperatorEntry MhcPreSinkhornEntry();
+OperatorEntry MhcPreSinkhornBackwardEntry();
 OperatorEntry BlockAttnResEntry();
 OperatorEntry BlockAttnResBackwardEntry();
 OperatorEntry AttnResPrepareEntry();
