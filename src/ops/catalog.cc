@@ -14,6 +14,8 @@ std::span<const OperatorEntry> Operators() {
       MhcPreBackwardEntry(),
       MhcPreSinkhornEntry(),
       MhcPreSinkhornBackwardEntry(),
+      MhcHeadEntry(),
+      MhcHeadBackwardEntry(),
       BlockAttnResEntry(),
       BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(),

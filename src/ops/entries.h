@@ -12,6 +12,8 @@ OperatorEntry MhcPreEntry();
 OperatorEntry MhcPreBackwardEntry();
 OperatorEntry MhcPreSinkhornEntry();
 OperatorEntry MhcPreSinkhornBackwardEntry();
+OperatorEntry MhcHeadEntry();
+OperatorEntry MhcHeadBackwardEntry();
 OperatorEntry BlockAttnResEntry();
 OperatorEntry BlockAttnResBackwardEntry();
 OperatorEntry AttnResPrepareEntry();
