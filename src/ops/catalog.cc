@@ -8,20 +8,13 @@ namespace anabranch {
 
 std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
-      MhcPostEntry(),
-      MhcPostBackwardEntry(),
-      MhcPreEntry(),
-      MhcPreBackwardEntry(),
-      MhcPreSinkhornEntry(),
-      MhcPreSinkhornBackwardEntry(),
-      MhcHeadEntry(),
-      MhcHeadBackwardEntry(),
-      BlockAttnResEntry(),
-      BlockAttnResBackwardEntry(),
-      AttnResPrepareEntry(),
-      AttnResPrepareBackwardEntry(),
-      AttnResMergeEntry(),
-      AttnResMergeBackwardEntry(),
+      MhcPostEntry(),        MhcPostBackwardEntry(),
+      MhcPreEntry(),         MhcPreBackwardEntry(),
+      MhcPreSinkhornEntry(), MhcPreSinkhornBackwardEntry(),
+      MhcHeadEntry(),        MhcHeadBackwardEntry(),
+      BlockAttnResEntry(),   BlockAttnResBackwardEntry(),
+      AttnResPrepareEntry(), AttnResPrepareBackwardEntry(),
+      AttnResMergeEntry(),   AttnResMergeBackwardEntry(),
   };
   return operators;
 }
