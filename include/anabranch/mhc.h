@@ -3,5 +3,6 @@
 #define ANABRANCH_MHC_H_
 
 #include "anabranch/mhc_post.h"
+#include "anabranch/mhc_sinkhorn.h"
 
 #endif  // ANABRANCH_MHC_H_

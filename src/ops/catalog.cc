@@ -10,6 +10,8 @@ std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
       MhcPostEntry(),
       MhcPostBackwardEntry(),
+      MhcSinkhornEntry(),
+      MhcSinkhornBackwardEntry(),
   };
   return operators;
 }

@@ -8,6 +8,8 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry MhcSinkhornEntry();
+OperatorEntry MhcSinkhornBackwardEntry();
 
 }  // namespace anabranch
 
