@@ -2,6 +2,7 @@
 #ifndef ANABRANCH_MHC_H_
 #define ANABRANCH_MHC_H_
 
+#include "anabranch/mhc_permutation.h"
 #include "anabranch/mhc_post.h"
 #include "anabranch/mhc_sinkhorn.h"
 

@@ -12,6 +12,8 @@ std::span<const OperatorEntry> Operators() {
       MhcPostBackwardEntry(),
       MhcSinkhornEntry(),
       MhcSinkhornBackwardEntry(),
+      MhcPermutationEntry(),
+      MhcPermutationBackwardEntry(),
   };
   return operators;
 }

@@ -10,6 +10,8 @@ OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
 OperatorEntry MhcSinkhornEntry();
 OperatorEntry MhcSinkhornBackwardEntry();
+OperatorEntry MhcPermutationEntry();
+OperatorEntry MhcPermutationBackwardEntry();
 
 }  // namespace anabranch
 
