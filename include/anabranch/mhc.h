@@ -7,5 +7,8 @@
 #include "anabranch/mhc_post.h"
 #include "anabranch/mhc_pre.h"
 #include "anabranch/mhc_pre_sinkhorn.h"
+#include "anabranch/mhc_permutation.h"
+#include "anabranch/mhc_post.h"
+#include "anabranch/mhc_sinkhorn.h"
 
 #endif  // ANABRANCH_MHC_H_

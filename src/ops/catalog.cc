@@ -15,6 +15,12 @@ std::span<const OperatorEntry> Operators() {
       BlockAttnResEntry(),   BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(), AttnResPrepareBackwardEntry(),
       AttnResMergeEntry(),   AttnResMergeBackwardEntry(),
+      MhcPostEntry(),
+      MhcPostBackwardEntry(),
+      MhcSinkhornEntry(),
+      MhcSinkhornBackwardEntry(),
+      MhcPermutationEntry(),
+      MhcPermutationBackwardEntry(),
   };
   return operators;
 }
