@@ -15,12 +15,9 @@ std::span<const OperatorEntry> Operators() {
       BlockAttnResEntry(),   BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(), AttnResPrepareBackwardEntry(),
       AttnResMergeEntry(),   AttnResMergeBackwardEntry(),
-      MhcPostEntry(),
-      MhcPostBackwardEntry(),
-      MhcSinkhornEntry(),
-      MhcSinkhornBackwardEntry(),
-      MhcPermutationEntry(),
-      MhcPermutationBackwardEntry(),
+      MhcPostEntry(),        MhcPostBackwardEntry(),
+      MhcSinkhornEntry(),    MhcSinkhornBackwardEntry(),
+      MhcPermutationEntry(), MhcPermutationBackwardEntry(),
   };
   return operators;
 }
