@@ -1,15 +1,14 @@
-// aclnnMhcSinkhorn on real text: the bytes of a file become logits of 4 x 4 mixing matrices, which are
-// made nearly doubly stochastic; then a plain loop in double checks them.
-#include "aclnnop/aclnn_mhc_sinkhorn.h"
-
+// aclnnMhcSinkhorn on real text: the bytes of a file become logits of 4 x 4 mixing matrices, which
+// are made nearly doubly stochastic; then a plain loop in double checks them.
 #include "acl/acl.h"
+#include "aclnnop/aclnn_mhc_sinkhorn.h"
 #include "sample_util.h"
 
 static const int64_t kN = 4;
 static const int64_t kIters = 20;
 
 // The definition, for one matrix in place.
-static void Reference(double *m) {
+static void Reference(double* m) {
   const double eps = 1e-6f;
   for (int i = 0; i < kN; ++i) {
     double top = m[i * kN], sum = 0;
@@ -27,7 +26,7 @@ static void Reference(double *m) {
   }
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr, "usage: %s FILE\n", argv[0]);
     return 2;
@@ -49,10 +48,10 @@ int main(int argc, char **argv) {
     DeviceTensor x(logits, {1, tokens, kN, kN}, ACL_FLOAT);
     DeviceTensor out(h_res, {1, tokens, kN, kN}, ACL_FLOAT);
     uint64_t workspace_size = 0;
-    aclOpExecutor *executor = nullptr;
+    aclOpExecutor* executor = nullptr;
     CHECK(aclnnMhcSinkhornGetWorkspaceSize(x.tensor, 1e-6f, kIters, out.tensor, nullptr, nullptr,
                                            &workspace_size, &executor));
-    void *workspace = nullptr;
+    void* workspace = nullptr;
     if (workspace_size > 0) {
       CHECK(aclrtMalloc(&workspace, workspace_size, ACL_MEM_MALLOC_HUGE_FIRST));
     }

@@ -1,5 +1,3 @@
-#include "aclnnop/aclnn_mhc_sinkhorn.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "aclnnop/aclnn_mhc_permutation.h"
 #include "aclnnop/aclnn_mhc_permutation_backward.h"
+#include "aclnnop/aclnn_mhc_sinkhorn.h"
 #include "aclnnop/aclnn_mhc_sinkhorn_backward.h"
 #include "tests/acl/fixture.h"
 
@@ -77,7 +76,9 @@ TEST_F(AclnnMhcSinkhorn, SlotZeroIsTheSoftmaxWithoutEpsAndPaddingIsLeftAlone) {
     for (std::size_t j = 0; j < 8; ++j) {
       const float value = call.norm.data[i * kPadded + j];
       if (j < 4) row += value;
-      if (j >= 4) EXPECT_EQ(value, -7.0f);
+      if (j >= 4) {
+        EXPECT_EQ(value, -7.0f);
+      }
     }
     EXPECT_NEAR(row, 1.0, 3e-7);  // with eps it would be 1 + 4e-6
     EXPECT_EQ(call.sum.data[4 + i], -7.0f);
@@ -101,10 +102,14 @@ TEST_F(AclnnMhcSinkhorn, BackwardFromTheCaches) {
             0)
       << aclGetRecentErrMsg();
   void* workspace = nullptr;
-  if (size > 0) ASSERT_EQ(aclrtMalloc(&workspace, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  if (size > 0) {
+    ASSERT_EQ(aclrtMalloc(&workspace, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  }
   ASSERT_EQ(aclnnMhcSinkhornBackward(workspace, size, executor, nullptr), 0);
   ASSERT_EQ(aclrtSynchronizeStream(nullptr), 0);
-  if (workspace != nullptr) EXPECT_EQ(aclrtFree(workspace), 0);
+  if (workspace != nullptr) {
+    EXPECT_EQ(aclrtFree(workspace), 0);
+  }
   for (std::size_t k = 0; k < 16; ++k) {
     double side[2] = {};
     for (int s = 0; s < 2; ++s) {
@@ -138,18 +143,18 @@ TEST_F(AclnnMhcSinkhorn, RefusesWithAMessage) {
                                                          call.out.tensor, &size, &executor),
                 161002, {"normOut"});
   Sinkhorn many(101);
-  ExpectFailure(aclnnMhcSinkhornBackwardGetWorkspaceSize(call.x.tensor, many.norm.tensor,
-                                                         many.sum.tensor, call.out.tensor, &size,
-                                                         &executor),
-                161002, {"1..100"});
+  ExpectFailure(
+      aclnnMhcSinkhornBackwardGetWorkspaceSize(call.x.tensor, many.norm.tensor, many.sum.tensor,
+                                               call.out.tensor, &size, &executor),
+      161002, {"1..100"});
 }
 
 aclnnStatus ProfilePhaseOne(std::int64_t n, std::int64_t iters) {
   HostTensor<float> x({1, 1, n, n}, ACL_FLOAT), out({1, 1, n, n}, ACL_FLOAT);
   std::uint64_t size = 0;
   aclOpExecutor* executor = nullptr;
-  const aclnnStatus status = aclnnMhcSinkhornGetWorkspaceSize(
-      x.tensor, 1e-6f, iters, out.tensor, nullptr, nullptr, &size, &executor);
+  const aclnnStatus status = aclnnMhcSinkhornGetWorkspaceSize(x.tensor, 1e-6f, iters, out.tensor,
+                                                              nullptr, nullptr, &size, &executor);
   if (status == 0) aclDestroyAclOpExecutor(executor);
   return status;
 }
@@ -204,8 +209,8 @@ TEST_F(AclnnMhcSinkhorn, PermutationForwardAndBackward) {
   HostTensor<float> five({kT, 5}, ACL_FLOAT);
   ExpectFailure(aclnnMhcPermutationGetWorkspaceSize(five.tensor, h_res.tensor, &size, &executor),
                 161002, {"logits"});
-  ExpectFailure(aclnnMhcPermutationGetWorkspaceSize(nullptr, h_res.tensor, &size, &executor), 161001,
-                {"logits is null"});
+  ExpectFailure(aclnnMhcPermutationGetWorkspaceSize(nullptr, h_res.tensor, &size, &executor),
+                161001, {"logits is null"});
 }
 
 }  // namespace
