@@ -157,7 +157,7 @@ double TimeCall(const Call& call, int inner) {
 class CaseBench {
  public:
   CaseBench(const OperatorEntry& entry, const Case& c, const Context& context)
-      : entry_(entry), case_(c), context_(context), cost_(entry.cost(c)) {
+      : entry_(entry), case_(c), context_(context) {
     harness::Random random(1);
     std::vector<TensorView> views;
     RefuseTooLarge();
@@ -166,6 +166,7 @@ class CaseBench {
       views.emplace_back(memory_.back().get(), spec.dtype, spec.sizes);
     }
     Check(entry.prepare(c, views, &plan_, context));
+    cost_ = entry.cost(c);  // after Prepare: its products of sizes are known to fit
     workspace_ = NewMemory(static_cast<double>(plan_.workspace_bytes()));
     if (cost_.roof == Cost::Roof::kStream) {
       in_ = NewMemory(cost_.stream_bytes * cost_.reads);

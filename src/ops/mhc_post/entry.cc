@@ -101,10 +101,10 @@ Cost MakeCost(const Case& c, int reads, int writes, double flops) {
   Cost cost;
   cost.reads = reads;
   cost.writes = writes;
-  cost.stream_bytes =
-      static_cast<double>(c.tokens() * c.d) * static_cast<double>(DTypeSize(c.dtype));
+  cost.stream_bytes = (static_cast<double>(c.tokens()) * static_cast<double>(c.d)) *
+                      static_cast<double>(DTypeSize(c.dtype));
   cost.bytes = cost.stream_bytes * (reads + writes);
-  cost.flops = flops * static_cast<double>(c.tokens() * c.d);
+  cost.flops = flops * (static_cast<double>(c.tokens()) * static_cast<double>(c.d));
   return cost;
 }
 
