@@ -47,11 +47,13 @@ void AddCaches(const Case& c, bool output, std::vector<TensorSpec>* specs) {
   specs->push_back({.name = "sum_out",
                     .output = output,
                     .dtype = CoefficientDType(c),
-                    .sizes = {steps, c.batch, c.seq, c.n}});
+                    .sizes = {steps, c.batch, c.seq, c.n},
+                    .expandable = false});
   specs->push_back({.name = "norm_out",
                     .output = output,
                     .dtype = CoefficientDType(c),
-                    .sizes = {steps, c.tokens(), c.n, c.n}});
+                    .sizes = {steps, c.tokens(), c.n, c.n},
+                    .expandable = false});
 }
 
 std::vector<TensorSpec> ForwardTensors(const Case& c) {
