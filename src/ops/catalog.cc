@@ -8,9 +8,11 @@ namespace anabranch {
 
 std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
-      MhcPostEntry(),        MhcPostBackwardEntry(),
       MhcPreEntry(),         MhcPreBackwardEntry(),
+      MhcSinkhornEntry(),    MhcSinkhornBackwardEntry(),
+      MhcPermutationEntry(), MhcPermutationBackwardEntry(),
       MhcPreSinkhornEntry(), MhcPreSinkhornBackwardEntry(),
+      MhcPostEntry(),        MhcPostBackwardEntry(),
       MhcHeadEntry(),        MhcHeadBackwardEntry(),
       BlockAttnResEntry(),   BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(), AttnResPrepareBackwardEntry(),
