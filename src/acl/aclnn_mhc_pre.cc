@@ -11,10 +11,6 @@
 #include "src/acl/op_face.h"
 
 using anabranch::MhcOptions;
-using anabranch::Plan;
-using anabranch::Residual;
-using anabranch::TensorView;
-using anabranch::acl::Facts;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
 using anabranch::acl::RunExecutor;

@@ -79,7 +79,7 @@ Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* p
   args.softmax_cache_without_eps = true;
   const bool sane = num_iters >= 1 && num_iters <= (std::int64_t{1} << 31);
   if (sane) {
-    const Status status =
+    Status status =
         Unflatten("mhc_sinkhorn", SizesOf(t[0]), num_iters, &args.norm_out, &args.sum_out);
     if (!status.ok()) return status;
   }

@@ -57,8 +57,9 @@ void ApplyShape(const std::string& shape, Case* c) {
     else if (key == "variant")
       c->variant = static_cast<int>(std::min<std::int64_t>(value, 1 << 20));
     else {
-      throw UsageError{"--shape \"" + shape + "\": unknown key \"" + key +
-                       "\", expected T, D, n, L, iters or variant"};
+      std::string message = "--shape \"";
+      message.append(shape).append("\": unknown key \"").append(key);
+      throw UsageError{message.append("\", expected T, D, n, L, iters or variant")};
     }
     begin = comma + 1;
   }
