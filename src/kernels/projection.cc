@@ -24,6 +24,9 @@ namespace {
 constexpr int kRowGroup = 3;
 constexpr int kTokenGroup = kManyRegisters ? 8 : 4;
 
+// phi is read in one stream: this many floats ahead it is asked for.
+constexpr std::ptrdiff_t kPhiAhead = 512;
+
 template <class T>
 void Pack(const PackProjection& a) {
   const auto count = static_cast<std::size_t>(a.count);
@@ -104,9 +107,12 @@ HWY_INLINE void Multiply(const float* HWY_RESTRICT x, const float* HWY_RESTRICT 
     const float* v = x + part * kLanes;
     for (std::size_t u = 0; u < 2 * units; ++u, v += 16) {  // lanes a, then b
       VecF row[R];
-      for (int r = 0; r < R; ++r) row[r] = hn::LoadU(df, p + r * kUnit);
+      for (int r = 0; r < R; ++r) {
+        row[r] = hn::LoadU(df, p + r * kUnit);
+        if (part == 0) hwy::Prefetch(p + r * kUnit + kPhiAhead);
+      }
       for (int m = 0; m < M; ++m) {
-        const VecF xm = hn::LoadU(df, v + m * kProjectionBlock);
+        const VecF xm = InRegister(hn::LoadU(df, v + m * kProjectionBlock));
         for (int r = 0; r < R; ++r) acc[m][r] = hn::MulAdd(xm, row[r], acc[m][r]);
       }
       p += u % 2 == 0 ? 16 : R * kUnit - 16;

@@ -211,7 +211,7 @@ HWY_INLINE void Combine(const float* HWY_RESTRICT coefficients, const float* HWY
     const VecF ra = hn::LoadU(df, rows);
     const VecF rb = hn::LoadU(df, rows + 16);
     for (int m = 0; m < M; ++m) {
-      const VecF c = SetF(coefficients[m]);
+      const VecF c = InRegister(SetF(coefficients[m]));
       a[m] = hn::MulAdd(c, ra, a[m]);
       b[m] = hn::MulAdd(c, rb, b[m]);
     }

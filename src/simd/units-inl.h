@@ -26,6 +26,16 @@ namespace HWY_NAMESPACE {
 inline constexpr bool kManyRegisters =
     kThisTarget == Target::kAvx512 || kThisTarget == Target::kNeon;
 
+// For a loaded value that several multiply-adds use: GCC would rather repeat the load as an operand
+// of each, and with 64-byte vectors that makes the two load ports the limit (projection on one
+// Sapphire Rapids core: 112 against 132 GF/s).
+HWY_INLINE VecF InRegister(VecF value) {
+#if HWY_TARGET == HWY_AVX3
+  asm("" : "+v"(value.raw));
+#endif
+  return value;
+}
+
 // 32 FP32 elements in memory order to lanes (part `part`) as activations of type T have them.
 template <class T>
 HWY_INLINE void LoadUnitLanes(const float* from, std::size_t part, VecF& a, VecF& b) {
