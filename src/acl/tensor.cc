@@ -192,6 +192,12 @@ aclTensorList* CreateList(const aclTensor* const* value, std::uint64_t size) {
 }
 
 }  // namespace
+
+std::size_t ListSize(const aclTensorList* list) {
+  const std::shared_ptr<aclTensorList> found = Find<aclTensorList>(list);
+  return found ? found->tensors.size() : 0;
+}
+
 }  // namespace anabranch::acl
 
 namespace acl = anabranch::acl;

@@ -35,6 +35,9 @@ namespace anabranch::acl {
 // The library's view of a tensor; dtype kUndefined if the operators have no such element type.
 TensorView ToView(const aclTensor& tensor);
 
+// Members of a list; 0 if it is null or no live one.
+std::size_t ListSize(const aclTensorList* list);
+
 // "FLOAT16", or the number of an unnamed type.
 std::string AclDataTypeName(aclDataType dtype);
 

@@ -10,6 +10,12 @@ std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
       MhcPostEntry(),
       MhcPostBackwardEntry(),
+      BlockAttnResEntry(),
+      BlockAttnResBackwardEntry(),
+      AttnResPrepareEntry(),
+      AttnResPrepareBackwardEntry(),
+      AttnResMergeEntry(),
+      AttnResMergeBackwardEntry(),
   };
   return operators;
 }

@@ -8,6 +8,12 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry BlockAttnResEntry();
+OperatorEntry BlockAttnResBackwardEntry();
+OperatorEntry AttnResPrepareEntry();
+OperatorEntry AttnResPrepareBackwardEntry();
+OperatorEntry AttnResMergeEntry();
+OperatorEntry AttnResMergeBackwardEntry();
 
 }  // namespace anabranch
 

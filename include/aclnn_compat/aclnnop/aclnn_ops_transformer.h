@@ -2,6 +2,12 @@
 #ifndef ANABRANCH_ACLNN_COMPAT_ACLNN_OPS_TRANSFORMER_H_
 #define ANABRANCH_ACLNN_COMPAT_ACLNN_OPS_TRANSFORMER_H_
 
+#include "aclnnop/aclnn_attn_res_merge.h"
+#include "aclnnop/aclnn_attn_res_merge_backward.h"
+#include "aclnnop/aclnn_attn_res_prepare.h"
+#include "aclnnop/aclnn_attn_res_prepare_backward.h"
+#include "aclnnop/aclnn_block_attn_res.h"
+#include "aclnnop/aclnn_block_attn_res_backward.h"
 #include "aclnnop/aclnn_mhc_post.h"
 #include "aclnnop/aclnn_mhc_post_backward.h"
 
