@@ -2,6 +2,8 @@
 #ifndef ANABRANCH_MHC_H_
 #define ANABRANCH_MHC_H_
 
+#include "anabranch/mhc_options.h"
 #include "anabranch/mhc_post.h"
+#include "anabranch/mhc_pre.h"
 
 #endif  // ANABRANCH_MHC_H_

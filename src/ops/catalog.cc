@@ -16,6 +16,8 @@ std::span<const OperatorEntry> Operators() {
       AttnResPrepareBackwardEntry(),
       AttnResMergeEntry(),
       AttnResMergeBackwardEntry(),
+      MhcPreEntry(),
+      MhcPreBackwardEntry(),
   };
   return operators;
 }

@@ -14,6 +14,8 @@ OperatorEntry AttnResPrepareEntry();
 OperatorEntry AttnResPrepareBackwardEntry();
 OperatorEntry AttnResMergeEntry();
 OperatorEntry AttnResMergeBackwardEntry();
+OperatorEntry MhcPreEntry();
+OperatorEntry MhcPreBackwardEntry();
 
 }  // namespace anabranch
 

@@ -1,0 +1,116 @@
+// Checks that the operators with a projection (mhc_pre, mhc_pre_sinkhorn, mhc_head) share.
+#ifndef ANABRANCH_SRC_CORE_MHC_CHECK_H_
+#define ANABRANCH_SRC_CORE_MHC_CHECK_H_
+
+#include <cstdint>
+
+#include "anabranch/mhc_options.h"
+#include "src/core/check.h"
+
+namespace anabranch {
+
+inline constexpr int kMaxPreStreams = 16;
+inline constexpr int kMaxPermutationStreams = 5;
+
+inline std::int64_t Factorial(std::int64_t n) { return n <= 1 ? 1 : n * Factorial(n - 1); }
+
+// Logits of the residual part; kUnknown if n is.
+inline std::int64_t ResidualSize(Residual residual, std::int64_t n) {
+  if (residual == Residual::kNone) return 0;
+  if (n == kUnknown) return kUnknown;
+  return residual == Residual::kMatrix ? n * n : Factorial(n);
+}
+
+inline std::int64_t Product(std::int64_t a, std::int64_t b) {
+  return a == kUnknown || b == kUnknown ? kUnknown : a * b;
+}
+
+// What x and the residual form say about the sizes of everything else. Refined by the activations,
+// which are matched first; then Settle() computes rows and K for the rest.
+struct PreSizes {
+  Dims tokens;
+  std::int64_t n = kUnknown;
+  std::int64_t d = kUnknown;
+  std::int64_t res = kUnknown;   // logits of the residual part
+  std::int64_t rows = kUnknown;  // F
+  std::int64_t k = kUnknown;     // n * D
+
+  // x [*, n, D] with n in range for the form.
+  void FromX(Checker& c, const TensorView& x, Residual residual) {
+    c.Sane("x", x, 2, "[*, n, D]");
+    if (!c.ok()) return;
+    tokens = LeadingDims(x, x.rank() - 2);
+    n = x.sizes[x.rank() - 2];
+    d = x.sizes[x.rank() - 1];
+    const bool permutation = residual == Residual::kPermutation;
+    c.InRange(permutation ? "x: n (permutation form)" : "x: n", n, 1,
+              permutation ? kMaxPermutationStreams : kMaxPreStreams);
+    c.InRange("x: D", d, 1, INT64_MAX / 16);
+  }
+  void Streams(Checker& c, const char* name, const TensorView& t) {
+    Dims inner{n, d};
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+    n = inner[0];
+    d = inner[1];
+  }
+  void Hidden(Checker& c, const char* name, const TensorView& t) {
+    Dims inner{d};
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+    d = inner[0];
+  }
+  void PerStream(Checker& c, const char* name, const TensorView& t) {
+    Dims inner{n};
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+    n = inner[0];
+  }
+  void PerToken(Checker& c, const char* name, const TensorView& t) {
+    Dims inner;
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+  }
+  void Gamma(Checker& c, const char* name, const TensorView& t) {
+    Dims pattern{n, d};
+    c.Matches(name, t, &pattern, "x");
+    n = pattern[0];
+    d = pattern[1];
+  }
+  // Rows of the residual part: [*, n, n] or [*, n*n]; permutation: [*, n!].
+  void Residuals(Checker& c, const char* name, const TensorView& t, Residual residual) {
+    if (residual == Residual::kMatrix) return c.MatchesMatrix(name, t, &tokens, &n, "x");
+    Dims inner{ResidualSize(residual, n)};
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+  }
+  // To be called when n and D are as well known as they will be; `post`: rows of that part.
+  void Settle(Residual residual, bool post = true) {
+    res = ResidualSize(residual, n);
+    rows = n == kUnknown ? kUnknown : (post ? 2 * n : n) + res;
+    k = Product(n, d);
+  }
+  void Phi(Checker& c, const char* name, const TensorView& t) {
+    Dims pattern{rows, k};
+    c.Matches(name, t, &pattern, "x and the residual form");
+    if (!c.ok() || !t.defined()) return;
+    rows = pattern[0];
+    k = pattern[1];
+  }
+  void Rows(Checker& c, const char* name, const TensorView& t) {
+    Dims pattern{rows};
+    c.Matches(name, t, &pattern, "x and the residual form");
+    rows = pattern[0];
+  }
+  void PerRow(Checker& c, const char* name, const TensorView& t) {
+    Dims inner{rows};
+    c.MatchesTokens(name, t, &tokens, &inner, "x and the residual form");
+    rows = inner[0];
+  }
+  static void Alpha(Checker& c, const char* name, const TensorView& t, std::int64_t entries) {
+    Dims pattern{entries};
+    c.Matches(name, t, &pattern, "the residual form");
+  }
+};
+
+// norm_eps, hc_eps >= 0, post_multiplier finite, op_impl_mode 0 or 1.
+void CheckPreOptions(Checker& c, const MhcOptions& options);
+
+}  // namespace anabranch
+
+#endif  // ANABRANCH_SRC_CORE_MHC_CHECK_H_

@@ -1,0 +1,419 @@
+#include "src/kernels/pre_backward.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/half.h"
+#include "src/core/parallel.h"
+#include "src/core/plan_impl.h"
+
+namespace anabranch {
+
+struct PreBackward::Memory {
+  float* alpha;      // [3]
+  float* bias;       // [rows]
+  float* grad_bias;  // [rows], then [rows] of grad_alpha before its rows are added
+  float* partial;    // [items of a step][2 * rows]
+  float* d_mix;      // [kGradStep][rows]
+  float* by_row;     // [kGradStep][rows], see GradMix
+  float* by_token;   // [kGradStep][rows]
+  float* rms;        // [kGradStep]
+  float* h_pre;      // [kGradStep][n]
+  float* phi;        // units
+  float* grad_phi;   // units
+  std::byte* slots;
+  std::byte* end;
+};
+
+struct PreBackward::Slot {
+  float* dz;     // [kGradItem][rows]
+  float* z;      // [kGradItem][res]
+  float* res;    // [kGradItem][res]
+  float* gates;  // [kGradItem][n + post]
+  float* dots;   // [n * 16 + n]
+  std::byte* scratch;
+  std::byte* staging;  // four blocks of a tile's streams, when rows are not dense
+  std::byte* end;
+};
+
+namespace {
+
+constexpr int kItemsOfStep = kGradStep / kGradItem;
+
+// Cuts aligned parts off a workspace; from null it adds up their sizes.
+class Cutter {
+ public:
+  explicit Cutter(std::byte* at) : at_(reinterpret_cast<std::uintptr_t>(at)) {}
+  float* Floats(std::size_t count) {
+    return reinterpret_cast<float*>(Bytes(count * sizeof(float)));
+  }
+  std::byte* Bytes(std::size_t bytes) {
+    auto* p = reinterpret_cast<std::byte*>(at_);
+    at_ += AlignUp(bytes);
+    return p;
+  }
+
+ private:
+  std::uintptr_t at_;
+};
+
+void CopyVector(const TensorView& from, float* to) {
+  const auto* data = static_cast<const float*>(from.data);
+  for (std::int64_t k = 0; k < from.sizes[0]; ++k) to[k] = data[k * from.strides[0]];
+}
+
+std::size_t Size(std::int64_t value) { return static_cast<std::size_t>(value); }
+
+std::size_t StagingBytes(const PreShape& shape, std::size_t element) {
+  return Size(shape.n) * kGradTile * kGradBlock * element;
+}
+
+}  // namespace
+
+PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensors,
+                         const ResidualStage* stage, Target target, const Context& context,
+                         PlanInfo* info)
+    : shape_(shape),
+      t_(tensors),
+      stage_(stage),
+      kernels_(GetProjectionGradKernels(tensors.x.dtype, target)),
+      sigmoid_(GetSigmoid(target)),
+      x_(tensors.x, 2),
+      grad_h_in_(tensors.grad_h_in, 1),
+      grad_x_post_(tensors.grad_x_post, 2),
+      grad_x_(tensors.grad_x, 2),
+      dense_(x_.stride1 == 1 && grad_h_in_.stride1 == 1 && grad_x_.stride1 == 1 &&
+             (!tensors.grad_x_post.defined() || grad_x_post_.stride1 == 1)),
+      blocks_(CeilDiv(shape.d, kGradBlock)) {
+  const auto k = static_cast<double>(shape.n * shape.d);
+  const double x_bytes =
+      k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
+  const std::int64_t token_items =
+      CeilDiv(std::min<std::int64_t>(shape.tokens, kGradStep), kGradItem);
+  info->work_items = std::max(blocks_, token_items);
+  info->threads = ThreadsForBytes(context, info->work_items,
+                                  8 * x_bytes + 16 * k * static_cast<double>(shape.rows()));
+  threads_ = info->threads;
+  info->tile = kGradTile;
+  info->kernel = "blocks of D";
+  info->target = kernels_.target;
+  const Slot slot = SlotAt({}, 0);
+  slot_bytes_ = reinterpret_cast<std::uintptr_t>(slot.end);
+  const Memory memory = Cut(nullptr);
+  info->workspace_bytes = reinterpret_cast<std::uintptr_t>(memory.end);
+}
+
+PreBackward::Memory PreBackward::Cut(std::byte* workspace) const {
+  const std::size_t rows = Size(shape_.rows());
+  const std::size_t units = Size(CeilDiv(shape_.d, 32)) * Size(shape_.n) * rows * 32;
+  Cutter cut(workspace);
+  Memory m{};
+  m.alpha = cut.Floats(3);
+  m.bias = cut.Floats(rows);
+  m.grad_bias = cut.Floats(2 * rows);
+  m.partial = cut.Floats(kItemsOfStep * 2 * rows);
+  m.d_mix = cut.Floats(kGradStep * rows);
+  m.by_row = cut.Floats(kGradStep * rows);
+  m.by_token = cut.Floats(kGradStep * rows);
+  m.rms = cut.Floats(kGradStep);
+  m.h_pre = cut.Floats(kGradStep * Size(shape_.n));
+  m.phi = cut.Floats(units);
+  m.grad_phi = cut.Floats(units);
+  m.slots = cut.Bytes(Size(threads_) * slot_bytes_);
+  m.end = cut.Bytes(0);
+  return m;
+}
+
+PreBackward::Slot PreBackward::SlotAt(const Memory& memory, int slot) const {
+  const std::size_t rows = Size(shape_.rows());
+  Cutter cut(memory.slots == nullptr ? nullptr : memory.slots + Size(slot) * slot_bytes_);
+  Slot s{};
+  s.dz = cut.Floats(kGradItem * rows);
+  s.z = cut.Floats(kGradItem * Size(shape_.res));
+  s.res = cut.Floats(kGradItem * Size(shape_.res));
+  s.gates = cut.Floats(kGradItem * rows);
+  s.dots = cut.Floats(Size(shape_.n) * 17);
+  s.scratch = cut.Bytes(stage_ != nullptr ? stage_->scratch_bytes() : 0);
+  s.staging = cut.Bytes(dense_ ? 0 : 4 * StagingBytes(shape_, x_.element));
+  s.end = cut.Bytes(0);
+  return s;
+}
+
+// --- what a token needs of its own
+
+void PreBackward::StreamDotsOf(std::int64_t token, std::byte* staging, float* dots) const {
+  float* sums = dots + shape_.n;
+  std::fill_n(sums, shape_.n * 16, 0.0f);
+  const auto element = static_cast<std::int64_t>(x_.element);
+  if (dense_) {
+    kernels_.dots({x_.Token(token), x_.stride0, grad_h_in_.Token(token), shape_.n, shape_.d, sums});
+  }
+  for (std::int64_t begin = 0; !dense_ && begin < shape_.d; begin += kGradBlock) {
+    const std::int64_t count = std::min<std::int64_t>(kGradBlock, shape_.d - begin);
+    std::byte* g = staging + shape_.n * kGradBlock * element;
+    for (int i = 0; i < shape_.n; ++i) {
+      CopyStrided(staging + i * kGradBlock * element, 1,
+                  x_.Token(token) + (i * x_.stride0 + begin * x_.stride1) * element, x_.stride1,
+                  count, x_.element);
+    }
+    CopyStrided(g, 1, grad_h_in_.Token(token) + begin * grad_h_in_.stride1 * element,
+                grad_h_in_.stride1, count, x_.element);
+    kernels_.dots({staging, kGradBlock, g, shape_.n, count, sums});
+  }
+  kernels_.finish_sums(sums, shape_.n, dots);
+}
+
+// The logits as the forward had them: those of the gates and those of the residual part.
+void PreBackward::Logits(std::int64_t token, const Memory& memory, float* gates, float* z) const {
+  const int gated = shape_.n + shape_.post;
+  const float inv_rms = t_.inv_rms.At<float>(token);
+  for (int f = 0; f < shape_.rows(); ++f) {
+    const float w = t_.h_mix.At<float>(token, f) * inv_rms;
+    const float logit = w * memory.alpha[shape_.segment(f)] + memory.bias[f];
+    (f < gated ? gates[f] : z[f - gated]) = logit;
+  }
+}
+
+// dz holds the residual part's gradients already; `index` counts tokens in the step.
+void PreBackward::TokenGradients(std::int64_t token, int index, const Memory& memory,
+                                 const float* dots, const float* h_post, float* dz,
+                                 float* partial) const {
+  const int rows = shape_.rows();
+  const int n = shape_.n;
+  float* h_pre = memory.h_pre + index * n;
+  for (int i = 0; i < n; ++i) {
+    h_pre[i] = CleanNan(t_.h_pre.At<float>(token, i));
+    const float s = h_pre[i] - t_.hc_eps;
+    dz[i] = dots[i] * s * (1.0f - s);
+  }
+  for (int i = 0; i < shape_.post; ++i) {
+    // A multiplier of zero leaves nothing to differentiate.
+    const float s = t_.post_multiplier == 0 ? 0.0f : h_post[i] / t_.post_multiplier;
+    dz[n + i] = t_.grad_h_post.At<float>(token, i) * h_post[i] * (1.0f - s);
+  }
+  const float inv_rms = t_.inv_rms.At<float>(token);
+  float* d_mix = memory.d_mix + index * rows;
+  float d_r = 0;
+  for (int f = 0; f < rows; ++f) {
+    const float mix = t_.h_mix.At<float>(token, f);
+    const float dw = dz[f] * memory.alpha[shape_.segment(f)];
+    d_r += dw * mix;
+    d_mix[f] = CleanNan(dw * inv_rms);
+    partial[f] += dz[f];
+    partial[rows + f] += dz[f] * (mix * inv_rms);
+  }
+  const auto k = static_cast<float>(shape_.n * shape_.d);
+  memory.rms[index] = CleanNan(-(d_r * inv_rms * inv_rms * inv_rms / k));
+}
+
+// Tokens token .. token + count - 1, of which the first is number `begin` of the step.
+void PreBackward::TokenItem(std::int64_t token, int begin, int count, const Memory& memory,
+                            const Slot& slot) const {
+  const int rows = shape_.rows();
+  const int gated = shape_.n + shape_.post;
+  const bool recompute = stage_ != nullptr;
+  float* partial = memory.partial + begin / kGradItem * 2 * rows;
+  std::fill_n(partial, 2 * rows, 0.0f);
+  if (recompute) {
+    for (int m = 0; m < count; ++m) {
+      Logits(token + m, memory, slot.gates + m * gated, slot.z + m * shape_.res);
+    }
+    sigmoid_(slot.gates, std::int64_t{count} * gated);
+    stage_->Backward(token, count, slot.z, slot.res, slot.scratch);
+  }
+  float h_post[16];
+  for (int m = 0; m < count; ++m) {
+    float* dz = slot.dz + m * rows;
+    StreamDotsOf(token + m, slot.staging, slot.dots);
+    for (int f = 0; f < shape_.res; ++f) {
+      dz[gated + f] =
+          recompute ? slot.res[m * shape_.res + f]
+                    : t_.grad_h_res.At<float>(token + m, f / t_.res_columns, f % t_.res_columns);
+    }
+    for (int i = 0; i < shape_.post; ++i) {
+      h_post[i] = recompute ? t_.post_multiplier * slot.gates[m * gated + shape_.n + i]
+                            : t_.h_post.At<float>(token + m, i);
+    }
+    TokenGradients(token + m, begin + m, memory, slot.dots, h_post, dz, partial);
+  }
+}
+
+// --- grad_x and grad_phi
+
+GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memory) const {
+  GradParameters p{};
+  const std::size_t unit = Size(begin / 32) * Size(shape_.n) * Size(shape_.rows()) * 32;
+  p.stride = t_.phi.strides[1];
+  p.row_stride = t_.phi.strides[0];
+  p.stream_stride = shape_.d * p.stride;
+  p.phi = static_cast<const float*>(t_.phi.data) + begin * p.stride;
+  p.grad_stride = t_.grad_phi.strides[1];
+  p.grad_row_stride = t_.grad_phi.strides[0];
+  p.grad_stream_stride = shape_.d * p.grad_stride;
+  p.grad_phi = static_cast<float*>(t_.grad_phi.data) + begin * p.grad_stride;
+  if (t_.gamma.defined()) {
+    p.gamma_stream = t_.gamma.strides[0];
+    p.gamma_stride = t_.gamma.strides[1];
+    p.gamma = static_cast<const float*>(t_.gamma.data) + begin * p.gamma_stride;
+    p.grad_gamma_stream = t_.grad_gamma.strides[0];
+    p.grad_gamma_stride = t_.grad_gamma.strides[1];
+    p.grad_gamma = static_cast<float*>(t_.grad_gamma.data) + begin * p.grad_gamma_stride;
+  }
+  p.n = shape_.n;
+  p.rows = shape_.rows();
+  p.count = static_cast<int>(std::min<std::int64_t>(kGradBlock, shape_.d - begin));
+  p.phi_units = memory.phi + unit;
+  p.grad_units = memory.grad_phi + unit;
+  return p;
+}
+
+// Copies what the kernel reads into dense rows, and its result back.
+void PreBackward::RunStaged(GradUnits call, std::int64_t begin, std::int64_t token,
+                            const Slot& slot) const {
+  const auto element = static_cast<std::int64_t>(x_.element);
+  const std::size_t bytes = StagingBytes(shape_, x_.element);
+  const std::int64_t token_bytes = shape_.n * kGradBlock * element;
+  const void* x[kGradTile];
+  const void* g[kGradTile];
+  const void* post[kGradTile];
+  void* out[kGradTile];
+  const auto gather = [&](const TokenRows& from, int m, int lanes, std::byte* to) {
+    for (int i = 0; i < lanes; ++i) {
+      const std::byte* row =
+          from.Token(token + m) + (i * from.stride0 + begin * from.stride1) * element;
+      CopyStrided(to + i * kGradBlock * element, 1, row, from.stride1, call.count, from.element);
+    }
+  };
+  for (int m = 0; m < call.tokens; ++m) {
+    std::byte* at = slot.staging + m * token_bytes;
+    gather(x_, m, shape_.n, at);
+    gather(grad_h_in_, m, 1, at + bytes);
+    if (grad_x_post_.defined()) gather(grad_x_post_, m, shape_.n, at + 2 * bytes);
+    x[m] = at;
+    g[m] = at + bytes;
+    post[m] = at + 2 * bytes;
+    out[m] = at + 3 * bytes;
+  }
+  call.x = x;
+  call.grad_h_in = g;
+  call.grad_x_post = grad_x_post_.defined() ? post : nullptr;
+  call.grad_x = out;
+  call.next = nullptr;
+  call.x_lane = call.post_lane = call.grad_x_lane = kGradBlock;
+  kernels_.grad_units(call);
+  for (int m = 0; m < call.tokens; ++m) {
+    for (int i = 0; i < shape_.n; ++i) {
+      std::byte* row =
+          grad_x_.Token(token + m) + (i * grad_x_.stride0 + begin * grad_x_.stride1) * element;
+      CopyStrided(row, grad_x_.stride1, static_cast<std::byte*>(out[m]) + i * kGradBlock * element,
+                  1, call.count, grad_x_.element);
+    }
+  }
+}
+
+// `index`: number of the tile's first token in the step. `more`: a whole tile follows.
+void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index, int count,
+                              bool more, const Memory& memory, const Slot& slot) const {
+  const GradParameters p = ParametersOf(begin, memory);
+  const auto element = static_cast<std::int64_t>(x_.element);
+  const void* x[kGradTile];
+  const void* g[kGradTile];
+  const void* post[kGradTile];
+  const void* next[kGradTile];
+  void* out[kGradTile];
+  for (int m = 0; dense_ && m < count; ++m) {
+    x[m] = x_.Token(token + m) + begin * element;
+    g[m] = grad_h_in_.Token(token + m) + begin * element;
+    if (grad_x_post_.defined()) post[m] = grad_x_post_.Token(token + m) + begin * element;
+    out[m] = grad_x_.Token(token + m) + begin * element;
+    if (more) next[m] = x_.Token(token + kGradTile + m) + begin * element;
+  }
+  GradUnits call{};
+  call.x = x;
+  call.x_lane = x_.stride0;
+  call.grad_h_in = g;
+  call.grad_x_post = grad_x_post_.defined() ? post : nullptr;
+  call.post_lane = grad_x_post_.stride0;
+  call.grad_x = out;
+  call.grad_x_lane = grad_x_.stride0;
+  call.next = more ? next : nullptr;
+  call.by_row = memory.by_row + index * shape_.rows();
+  call.by_token = memory.by_token + index * shape_.rows();
+  call.rms = memory.rms + index;
+  call.h_pre = memory.h_pre + index * shape_.n;
+  call.tokens = count;
+  call.n = shape_.n;
+  call.rows = shape_.rows();
+  call.count = p.count;
+  call.phi = p.phi_units;
+  call.grad_phi = memory.grad_phi + (p.phi_units - memory.phi);
+  if (dense_) {
+    kernels_.grad_units(call);
+  } else {
+    RunStaged(call, begin, token, slot);
+  }
+}
+
+// One block of D for the `count` tokens of a step.
+void PreBackward::BlockItem(std::int64_t block, std::int64_t token, int count, bool first,
+                            bool last, const Memory& memory, const Slot& slot) const {
+  const std::int64_t begin = block * kGradBlock;
+  const GradParameters p = ParametersOf(begin, memory);
+  if (first) {
+    kernels_.pack_units(p);
+    const std::size_t floats = Size(CeilDiv(p.count, 32)) * Size(p.n) * Size(p.rows) * 32;
+    std::fill_n(memory.grad_phi + (p.phi_units - memory.phi), floats, 0.0f);
+  }
+  for (int index = 0; index < count; index += kGradTile) {
+    const int tokens = std::min(kGradTile, count - index);
+    TileOfBlock(begin, token + index, index, tokens, index + 2 * kGradTile <= count, memory, slot);
+  }
+  if (last) kernels_.finish_units(p);
+}
+
+// grad_bias and grad_alpha; rows ascending.
+void PreBackward::FinishSmall(const Memory& memory) const {
+  const int rows = shape_.rows();
+  float alpha[3] = {};
+  for (int f = 0; f < rows; ++f) {
+    static_cast<float*>(t_.grad_bias.data)[f * t_.grad_bias.strides[0]] = memory.grad_bias[f];
+    alpha[shape_.segment(f)] += memory.grad_bias[rows + f];
+  }
+  for (std::int64_t s = 0; s < t_.grad_alpha.sizes[0]; ++s) {
+    static_cast<float*>(t_.grad_alpha.data)[s * t_.grad_alpha.strides[0]] = alpha[s];
+  }
+}
+
+void PreBackward::Run(std::byte* workspace, const Context& context) const {
+  const Memory memory = Cut(workspace);
+  const int rows = shape_.rows();
+  CopyVector(t_.alpha, memory.alpha);
+  if (stage_ != nullptr) CopyVector(t_.bias, memory.bias);
+  std::fill_n(memory.grad_bias, 2 * rows, 0.0f);
+  std::int64_t token = 0;
+  do {
+    const int count = static_cast<int>(std::min<std::int64_t>(kGradStep, shape_.tokens - token));
+    const std::int64_t items = CeilDiv(count, kGradItem);
+    ForEachItem(context, threads_, items, [&](int slot, std::int64_t item) {
+      const int begin = static_cast<int>(item) * kGradItem;
+      TokenItem(token + begin, begin, std::min(kGradItem, count - begin), memory,
+                SlotAt(memory, slot));
+    });
+    for (std::int64_t item = 0; item < items; ++item) {
+      for (int f = 0; f < 2 * rows; ++f) memory.grad_bias[f] += memory.partial[item * 2 * rows + f];
+    }
+    for (int index = 0; index < count; index += kGradTile) {
+      const int offset = index * rows;
+      kernels_.pack_mix({memory.d_mix + offset, std::min(kGradTile, count - index), rows,
+                         memory.by_row + offset, memory.by_token + offset});
+    }
+    const bool last = token + count == shape_.tokens;
+    ForEachItem(context, threads_, blocks_, [&](int slot, std::int64_t block) {
+      BlockItem(block, token, count, token == 0, last, memory, SlotAt(memory, slot));
+    });
+    token += count;
+  } while (token < shape_.tokens);
+  FinishSmall(memory);
+}
+
+}  // namespace anabranch

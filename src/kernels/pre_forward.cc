@@ -1,0 +1,322 @@
+#include "src/kernels/pre_forward.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/half.h"
+#include "src/core/parallel.h"
+#include "src/core/plan_impl.h"
+
+namespace anabranch {
+namespace {
+
+// So few tokens are split along K instead: every block of phi is packed by the task that uses it,
+// and phi is read once.
+constexpr std::int64_t kFewTokens = 16;
+
+// A tile is large enough that phi, which it reads from L2 or L3 once, costs little, and small
+// enough that its part of x is still in cache for h_in.
+constexpr int kTile = 32;
+
+// Consecutive blocks of a group of tokens before the next group: its sums stay in L1 meanwhile,
+// and this much of phi in L2.
+constexpr std::int64_t kBlocksAtOnce = 4;
+
+}  // namespace
+
+struct PreForward::Slot {
+  float* sums;   // [tile][rows + 1][16]
+  float* mix;    // [tile][rows + 1]
+  float* gates;  // [tile][n + post]
+  float* z;      // [tile][res]
+  std::byte* scratch;
+};
+
+struct PreForward::Parameters {
+  const float* alpha;  // a segment
+  const float* bias;   // a row
+};
+
+PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
+                       const ResidualStage* stage, Target target, const Context& context,
+                       PlanInfo* info)
+    : shape_(shape),
+      t_(tensors),
+      stage_(stage),
+      kernels_(GetProjectionKernels(tensors.x.dtype, target)),
+      sigmoid_(GetSigmoid(target)),
+      x_(tensors.x, 2),
+      h_in_(tensors.h_in, 1),
+      dense_(x_.stride1 == 1),
+      blocks_(CeilDiv(shape.d, kProjectionBlock)),
+      few_tokens_(shape.tokens <= kFewTokens) {
+  const auto rows = static_cast<std::size_t>(shape.rows());
+  const std::int64_t widest = std::min<std::int64_t>(shape.d, kProjectionBlock);
+  packed_floats_ = rows * static_cast<std::size_t>(CeilDiv(widest, 32) * 32);
+  sums_floats_ = (rows + 1) * 16;
+  const std::int64_t all_blocks = blocks_ * shape.n;
+  const auto k = static_cast<double>(shape.n * shape.d);
+  const double x_bytes =
+      k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
+  if (few_tokens_) {
+    tile_ = static_cast<int>(std::max<std::int64_t>(shape.tokens, 1));
+    info->work_items = all_blocks;
+  } else {
+    const int largest = rows <= 64 ? kTile : kProjectionTokens;
+    const std::int64_t fair = CeilDiv(shape.tokens, std::int64_t{4} * context.threads());
+    tile_ = std::clamp(
+        static_cast<int>(CeilDiv(std::min<std::int64_t>(fair, kTile), kProjectionTokens)) *
+            kProjectionTokens,
+        kProjectionTokens, largest);
+    info->work_items = CeilDiv(shape.tokens, tile_);
+  }
+  // A multiply-add on `rows` rows takes about as long as four bytes of memory traffic do.
+  info->threads =
+      ThreadsForBytes(context, info->work_items, 4 * x_bytes + 4 * k * static_cast<double>(rows));
+  threads_ = info->threads;
+  info->tile = tile_;
+  info->kernel = few_tokens_ ? "split along K" : "tiles of tokens";
+  info->target = kernels_.target;
+
+  const auto tile = static_cast<std::size_t>(tile_);
+  parameters_bytes_ = AlignUp((3 + rows) * sizeof(float));
+  slot_bytes_ = AlignUp(tile * sums_floats_ * sizeof(float)) +
+                AlignUp(tile * (rows + 1) * sizeof(float)) +
+                2 * AlignUp(tile * rows * sizeof(float)) +
+                (stage != nullptr ? AlignUp(stage->scratch_bytes()) : 0);
+  // Packed phi: all of it, or, when split along K, the block at hand of each task and every
+  // block's sums.
+  const auto n_blocks = static_cast<std::size_t>(all_blocks);
+  const auto threads = static_cast<std::size_t>(info->threads);
+  phi_bytes_ = few_tokens_ ? threads * AlignUp(packed_floats_ * sizeof(float)) +
+                                 n_blocks * tile * sums_floats_ * sizeof(float)
+                           : AlignUp(n_blocks * packed_floats_ * sizeof(float));
+  info->workspace_bytes = parameters_bytes_ + AlignUp(phi_bytes_) + threads * slot_bytes_;
+}
+
+int PreForward::BlockCount(std::int64_t block) const {
+  return static_cast<int>(std::min<std::int64_t>(kProjectionBlock, shape_.d - BlockBegin(block)));
+}
+
+void PreForward::PackBlock(std::int64_t block, float* out) const {
+  const std::int64_t stream = block / blocks_;
+  const std::int64_t begin = BlockBegin(block);
+  PackProjection pack{};
+  pack.row_stride = t_.phi.strides[0];
+  pack.stride = t_.phi.strides[1];
+  pack.phi = static_cast<const float*>(t_.phi.data) + (stream * shape_.d + begin) * pack.stride;
+  if (t_.gamma.defined()) {
+    pack.gamma_stride = t_.gamma.strides[1];
+    pack.gamma = static_cast<const float*>(t_.gamma.data) + stream * t_.gamma.strides[0] +
+                 begin * pack.gamma_stride;
+  }
+  pack.rows = shape_.rows();
+  pack.count = BlockCount(block);
+  pack.out = out;
+  kernels_.pack(pack);
+}
+
+// One block of up to kProjectionTokens tokens; next_*: what will be asked for after it.
+void PreForward::ProjectGroup(std::int64_t token, int count, std::int64_t block,
+                              std::int64_t next_token, std::int64_t next_block, const float* phi,
+                              float* sums) const {
+  const void* pointers[kProjectionTokens];
+  const void* next[kProjectionTokens];
+  alignas(64) std::byte staged[kProjectionTokens * kProjectionBlock * sizeof(float)];
+  const auto element = static_cast<std::int64_t>(x_.element);
+  const auto address = [&](std::int64_t t, std::int64_t b) {
+    return x_.Token(t) + (b / blocks_ * x_.stride0 + BlockBegin(b) * x_.stride1) * element;
+  };
+  for (int m = 0; m < count; ++m) {
+    pointers[m] = address(token + m, block);
+    if (dense_) {
+      next[m] = address(std::min(next_token + m, shape_.tokens - 1), next_block);
+    } else {
+      std::byte* to = staged + m * kProjectionBlock * element;
+      CopyStrided(to, 1, pointers[m], x_.stride1, BlockCount(block), x_.element);
+      pointers[m] = to;
+    }
+  }
+  kernels_.project(
+      {pointers, dense_ ? next : nullptr, count, BlockCount(block), phi, shape_.rows(), sums});
+}
+
+void PreForward::ProjectTile(std::int64_t token, int count, const float* phi, float* sums) const {
+  const std::int64_t all_blocks = blocks_ * shape_.n;
+  for (std::int64_t first = 0; first < all_blocks; first += kBlocksAtOnce) {
+    const std::int64_t last = std::min(first + kBlocksAtOnce, all_blocks) - 1;
+    for (int m = 0; m < count; m += kProjectionTokens) {
+      const int group = std::min(kProjectionTokens, count - m);
+      for (std::int64_t block = first; block <= last; ++block) {
+        std::int64_t next_token = token + m;
+        std::int64_t next_block = block + 1;
+        if (block == last) {
+          const bool next_group = m + kProjectionTokens < count;
+          next_token = next_group ? token + m + kProjectionTokens : token;
+          next_block = next_group ? first : std::min(last + 1, all_blocks - 1);
+        }
+        ProjectGroup(token + m, group, block, next_token, next_block,
+                     phi + static_cast<std::size_t>(block) * packed_floats_,
+                     sums + static_cast<std::size_t>(m) * sums_floats_);
+      }
+    }
+  }
+}
+
+PreForward::Parameters PreForward::LoadParameters(float* memory) const {
+  const auto* alpha = static_cast<const float*>(t_.alpha.data);
+  const auto* bias = static_cast<const float*>(t_.bias.data);
+  for (int s = 0; s < t_.alpha.sizes[0]; ++s) memory[s] = alpha[s * t_.alpha.strides[0]];
+  for (int f = 0; f < shape_.rows(); ++f) memory[3 + f] = bias[f * t_.bias.strides[0]];
+  return {memory, memory + 3};
+}
+
+PreForward::Slot PreForward::SlotAt(std::byte* slots, int slot) const {
+  std::byte* at = slots + static_cast<std::size_t>(slot) * slot_bytes_;
+  const auto tile = static_cast<std::size_t>(tile_);
+  const auto rows = static_cast<std::size_t>(shape_.rows());
+  const auto take = [&at](std::size_t floats) {
+    auto* p = reinterpret_cast<float*>(at);
+    at += AlignUp(floats * sizeof(float));
+    return p;
+  };
+  Slot s{};
+  s.sums = take(tile * sums_floats_);
+  s.mix = take(tile * (rows + 1));
+  s.gates = take(tile * rows);
+  s.z = take(tile * rows);
+  s.scratch = at;
+  return s;
+}
+
+// Everything of a token but its sigmoids and h_in. `mix`: h_mix and, behind it, the sum of squares.
+void PreForward::FinishToken(std::int64_t token, const float* sums, float* gates, float* z,
+                             float* mix, const Parameters& parameters) const {
+  const int rows = shape_.rows();
+  kernels_.finish_sums(sums, rows + 1, mix);
+  const float mean = mix[rows] / static_cast<float>(shape_.n * shape_.d);
+  const float inv_rms = 1.0f / std::sqrt(mean + t_.norm_eps);
+  const int gated = shape_.n + shape_.post;
+  for (int f = 0; f < rows; ++f) {
+    mix[f] = CleanNan(mix[f]);
+    const float w = mix[f] * inv_rms;
+    const float logit = w * parameters.alpha[shape_.segment(f)] + parameters.bias[f];
+    (f < gated ? gates[f] : z[f - gated]) = logit;
+  }
+  if (t_.inv_rms.defined()) t_.inv_rms.At<float>(token) = inv_rms;
+  for (int f = 0; t_.h_mix.defined() && f < rows; ++f) t_.h_mix.At<float>(token, f) = mix[f];
+  if (stage_ != nullptr || !t_.h_res.defined()) return;
+  for (int f = 0; f < shape_.res; ++f) {
+    t_.h_res.At<float>(token, f / t_.res_columns, f % t_.res_columns) = z[f];
+  }
+}
+
+void PreForward::StoreHIn(std::int64_t token, const float* weights) const {
+  if (dense_ && h_in_.stride1 == 1) {
+    kernels_.weighted_sum(
+        {x_.Token(token), x_.stride0, weights, shape_.n, shape_.d, h_in_.Token(token)});
+    return;
+  }
+  constexpr std::int64_t kPiece = 128;
+  const auto element = static_cast<std::int64_t>(x_.element);
+  alignas(64) std::byte rows[16 * kPiece * sizeof(float)];
+  alignas(64) std::byte out[kPiece * sizeof(float)];
+  for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, shape_.d - begin);
+    for (int i = 0; i < shape_.n; ++i) {
+      CopyStrided(rows + i * kPiece * element, 1,
+                  x_.Token(token) + (i * x_.stride0 + begin * x_.stride1) * element, x_.stride1,
+                  count, x_.element);
+    }
+    kernels_.weighted_sum({rows, kPiece, weights, shape_.n, count, out});
+    CopyStrided(h_in_.Token(token) + begin * h_in_.stride1 * element, h_in_.stride1, out, 1, count,
+                h_in_.element);
+  }
+}
+
+void PreForward::FinishTile(std::int64_t token, int count, const float* sums, const Slot& slot,
+                            const Parameters& parameters) const {
+  const int gated = shape_.n + shape_.post;
+  for (int m = 0; m < count; ++m) {
+    FinishToken(token + m, sums + static_cast<std::size_t>(m) * sums_floats_,
+                slot.gates + m * gated, slot.z + m * shape_.res, slot.mix + m * (shape_.rows() + 1),
+                parameters);
+  }
+  sigmoid_(slot.gates, std::int64_t{count} * gated);
+  for (int m = 0; m < count; ++m) {
+    float* gates = slot.gates + m * gated;
+    for (int i = 0; i < shape_.n; ++i) {
+      gates[i] = CleanNan(gates[i] + t_.hc_eps);
+      if (t_.h_pre.defined()) t_.h_pre.At<float>(token + m, i) = gates[i];
+    }
+    for (int i = 0; i < shape_.post; ++i) {
+      t_.h_post.At<float>(token + m, i) = t_.post_multiplier * gates[shape_.n + i];
+    }
+    StoreHIn(token + m, gates);
+  }
+  if (stage_ != nullptr) stage_->Forward(token, count, slot.z, slot.scratch);
+}
+
+void PreForward::RunFewTokens(std::byte* workspace, const Context& context) const {
+  const int count = static_cast<int>(shape_.tokens);
+  const std::int64_t all_blocks = blocks_ * shape_.n;
+  const Parameters parameters = LoadParameters(reinterpret_cast<float*>(workspace));
+  std::byte* phi = workspace + parameters_bytes_;
+  const std::size_t phi_bytes = AlignUp(packed_floats_ * sizeof(float));
+  auto* partial = reinterpret_cast<float*>(phi + static_cast<std::size_t>(threads_) * phi_bytes);
+  const std::size_t tile_floats = static_cast<std::size_t>(tile_) * sums_floats_;
+  ForEachItem(context, threads_, all_blocks, [&](int slot, std::int64_t block) {
+    auto* packed = reinterpret_cast<float*>(phi + static_cast<std::size_t>(slot) * phi_bytes);
+    float* sums = partial + static_cast<std::size_t>(block) * tile_floats;
+    std::fill_n(sums, tile_floats, 0.0f);
+    PackBlock(block, packed);
+    for (int m = 0; m < count; m += kProjectionTokens) {
+      ProjectGroup(m, std::min(kProjectionTokens, count - m), block, m, block, packed,
+                   sums + static_cast<std::size_t>(m) * sums_floats_);
+    }
+  });
+  std::byte* slots = workspace + parameters_bytes_ + AlignUp(phi_bytes_);
+  const std::int64_t groups = CeilDiv(count, kProjectionTokens);
+  ForEachItem(context, threads_, groups, [&](int slot_index, std::int64_t item) {
+    const Slot slot = SlotAt(slots, slot_index);
+    const int begin = static_cast<int>(item) * kProjectionTokens;
+    const int tokens = std::min(kProjectionTokens, count - begin);
+    const std::size_t floats = static_cast<std::size_t>(tokens) * sums_floats_;
+    std::fill_n(slot.sums, floats, 0.0f);
+    for (std::int64_t block = 0; block < all_blocks; ++block) {
+      const float* from = partial + static_cast<std::size_t>(block) * tile_floats +
+                          static_cast<std::size_t>(begin) * sums_floats_;
+      for (std::size_t k = 0; k < floats; ++k) slot.sums[k] += from[k];
+    }
+    FinishTile(begin, tokens, slot.sums, slot, parameters);
+  });
+}
+
+void PreForward::RunTiles(std::byte* workspace, const Context& context) const {
+  const Parameters parameters = LoadParameters(reinterpret_cast<float*>(workspace));
+  auto* phi = reinterpret_cast<float*>(workspace + parameters_bytes_);
+  std::byte* slots = workspace + parameters_bytes_ + AlignUp(phi_bytes_);
+  const std::int64_t all_blocks = blocks_ * shape_.n;
+  ForEachItem(context, threads_, all_blocks, [&](int /*slot*/, std::int64_t block) {
+    PackBlock(block, phi + static_cast<std::size_t>(block) * packed_floats_);
+  });
+  ForEachItem(
+      context, threads_, CeilDiv(shape_.tokens, tile_), [&](int slot_index, std::int64_t item) {
+        const Slot slot = SlotAt(slots, slot_index);
+        const std::int64_t token = item * tile_;
+        const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
+        std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
+        ProjectTile(token, count, phi, slot.sums);
+        FinishTile(token, count, slot.sums, slot, parameters);
+      });
+}
+
+void PreForward::Run(std::byte* workspace, const Context& context) const {
+  if (few_tokens_) {
+    RunFewTokens(workspace, context);
+  } else {
+    RunTiles(workspace, context);
+  }
+}
+
+}  // namespace anabranch

@@ -1,0 +1,19 @@
+// Inside of mhc_pre: see include/anabranch/mhc_pre.h for the arguments and the formula.
+#ifndef ANABRANCH_SRC_OPS_MHC_PRE_MHC_PRE_H_
+#define ANABRANCH_SRC_OPS_MHC_PRE_MHC_PRE_H_
+
+#include "anabranch/mhc_pre.h"
+
+namespace anabranch {
+
+// null -> dtype -> rank and shape -> attributes -> overlap.
+Status Validate(const MhcPreArgs& args);
+Status Validate(const MhcPreBackwardArgs& args);
+
+// The definition, in double precision, on FP64 tensors; arguments have been validated.
+void MhcPreReference(const MhcPreArgs& args);
+void MhcPreBackwardReference(const MhcPreBackwardArgs& args);
+
+}  // namespace anabranch
+
+#endif  // ANABRANCH_SRC_OPS_MHC_PRE_MHC_PRE_H_
