@@ -9,6 +9,7 @@
 //   static constexpr Output<Args> kOutputs[] = {&Args::y, ...};
 //   static Status Infer(Args* args);
 // and, where it has them:
+//   static constexpr std::size_t kAttributes = 2;
 //   static void SetAttributes(Args* args, Attributes values);
 //   static void SetOptionalOutputs(Args* args, Attributes values);  // after Infer: what is wanted
 //   static constexpr std::vector<TensorView> Args::*kList = &Args::blocks;            ("blocks")
@@ -25,6 +26,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "anabranch/plan.h"
@@ -148,6 +151,20 @@ std::vector<Tensor> RunCall(std::initializer_list<const Tensor*> tensors, Attrib
   return outputs;
 }
 
+// What TORCH_BOX wants of an operator with several outputs: std::tuple<Tensor, ...>.
+template <std::size_t>
+using TensorAt = Tensor;
+template <std::size_t... I>
+std::tuple<TensorAt<I>...> AsTupleOf(const std::vector<Tensor>& r, std::index_sequence<I...>) {
+  return {r[I]...};
+}
+template <std::size_t N>
+auto AsTuple(const std::vector<Tensor>& results) {
+  return AsTupleOf(results, std::make_index_sequence<N>());
+}
+template <std::size_t N>
+using Tensors = decltype(AsTuple<N>({}));
+
 inline const Tensor* Optional(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? &*tensor : nullptr;
 }
@@ -189,9 +206,11 @@ InferResult InferByName(std::span<const Operand> inputs, std::span<const Operand
   return result;
 }
 
-// At namespace scope of an operator's file: const bool added = RegisterInfer<B>(attributes);
+// At namespace scope of an operator's file: const bool registered = RegisterInfer<B>();
 template <class B>
-bool RegisterInfer(std::size_t attributes = 0) {
+bool RegisterInfer() {
+  std::size_t attributes = 0;
+  if constexpr (requires { B::kAttributes; }) attributes = B::kAttributes;
   return AddInfer({B::kName, std::size(B::kInputs), attributes, &InferByName<B>});
 }
 

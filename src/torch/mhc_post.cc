@@ -37,13 +37,10 @@ Tensor MhcPost(const Tensor& x, const std::optional<Tensor>& h_res, const Tensor
   return RunCall<Forward>({&x, Optional(h_res), &h_out, &h_post}, {})[0];
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> MhcPostBackward(const Tensor& grad_output,
-                                                           const Tensor& x,
-                                                           const std::optional<Tensor>& h_res,
-                                                           const Tensor& h_out,
-                                                           const Tensor& h_post) {
-  const auto r = RunCall<Backward>({&grad_output, &x, Optional(h_res), &h_out, &h_post}, {});
-  return {r[0], r[1], r[2], r[3]};
+Tensors<4> MhcPostBackward(const Tensor& grad_output, const Tensor& x,
+                           const std::optional<Tensor>& h_res, const Tensor& h_out,
+                           const Tensor& h_post) {
+  return AsTuple<4>(RunCall<Backward>({&grad_output, &x, Optional(h_res), &h_out, &h_post}, {}));
 }
 
 }  // namespace

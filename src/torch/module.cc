@@ -74,8 +74,9 @@ PyObject* Infer(PyObject* /*self*/, PyObject* arguments) {
   }
   const InferEntry* entry = FindInfer(name);
   if (entry == nullptr || entry->inputs != inputs.size() || entry->attributes != values.size()) {
-    return PyErr_Format(PyExc_TypeError, "infer: no operator %s with %zd tensors and %zd attributes",
-                        name, PyTuple_Size(tensors), PyTuple_Size(attributes));
+    return PyErr_Format(PyExc_TypeError,
+                        "infer: no operator %s with %zd tensors and %zd attributes", name,
+                        PyTuple_Size(tensors), PyTuple_Size(attributes));
   }
   const InferResult result = entry->infer(inputs, list, values);
   if (!result.status.ok()) {
@@ -102,9 +103,15 @@ PyMethodDef methods[] = {
      "of the operator's own checks."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_C", "Registers torch.ops.anabranch.", -1, methods, nullptr, nullptr,
-    nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "_C",
+                          "Registers torch.ops.anabranch.",
+                          -1,
+                          methods,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 }  // namespace anabranch::torch_face

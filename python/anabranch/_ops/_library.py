@@ -62,20 +62,25 @@ def absent(like: Tensor) -> Tensor:
 
 
 def _placement_fault(op: torch._ops.OpOverload, tensors: Sequence[Any]) -> ValueError | None:
+    first = next((t.device for t in tensors if isinstance(t, Tensor)), None)
     for tensor in tensors:
-        if isinstance(tensor, Tensor) and tensor.device.type not in _DEVICES:
+        if not isinstance(tensor, Tensor):
+            continue
+        wanted = "cpu" if tensor.device.type not in _DEVICES else str(first)
+        if str(tensor.device) != wanted:
             name = _name_of(op, tensor, tensors)
             return ValueError(
-                f"{op._opname}: {name} is on device {tensor.device}, expected cpu: "
-                "the kernels run on the CPU"
+                f"{op._opname}: {name} is on device {tensor.device}, expected {wanted}"
             )
     return None
 
 
 def _name_of(op: torch._ops.OpOverload, tensor: Tensor, tensors: Sequence[Any]) -> str:
-    arguments = [a.name for a in op._schema.arguments]
+    """The argument's name; `tensors` are the single tensors in schema order, then the blocks."""
+    names = [a.name for a in op._schema.arguments if "Tensor" in str(a.type)]
+    names = [name for name in names if name != "blocks"]
     position = next(i for i, t in enumerate(tensors) if t is tensor)
-    return arguments[position] if position < len(arguments) else "a tensor"
+    return names[position] if position < len(names) else f"blocks[{position - len(names)}]"
 
 
 def _explain(op: torch._ops.OpOverload, args: Sequence[Any], error: Exception) -> Exception:
@@ -112,15 +117,16 @@ def _tensor_fault(label: str, item: Any, optional: bool) -> Exception | None:
             f"{label} has dtype {kind}, expected float32, bfloat16, float16 or float64"
         )
     if item.device.type not in _DEVICES:
-        return ValueError(
-            f"{label} is on device {item.device}, expected cpu: the kernels run on the CPU"
-        )
+        return ValueError(f"{label} is on device {item.device}, expected cpu")
     return None
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether autograd will record a call with these arguments."""
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if not torch.is_grad_enabled():
+        return False
+    # getattr: what is no tensor gets its error from the call itself.
+    return any(getattr(t, "requires_grad", False) for t in tensors)
 
 
 def _refuse_forward_mode(op: torch._ops.OpOverload, args: Sequence[Any]) -> None:
@@ -141,13 +147,13 @@ def invoke(op: torch._ops.OpOverload, record: bool, *args: Any) -> Any:
     """
     if torch.compiler.is_compiling():
         return op(*args)
+    if forward_ad._current_level >= 0:
+        _refuse_forward_mode(op, args)
     try:
-        if forward_ad._current_level >= 0:
-            _refuse_forward_mode(op, args)
-        elif not record and _functorch_level() is None:
-            with _below_autograd():
-                return op(*args)
-        return op(*args)
+        if record or forward_ad._current_level >= 0 or _functorch_level() is not None:
+            return op(*args)
+        with _below_autograd():
+            return op(*args)
     except RuntimeError as error:
         fault = _explain(op, args, error)
         if fault is error:
