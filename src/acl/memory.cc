@@ -1,142 +1,198 @@
-// Initialisation, memory, copies, parameters, half floats.
-#include <atomic>
-#include <cerrno>
-#include <cmath>
-#include <cstdio>
+// Device and host memory (all of it this machine's), copies and fills.
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <fstream>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 
-#include "acl/acl.h"
-#include "securec.h"
+#include "acl/acl_rt.h"
+#include "src/acl/context.h"
 #include "src/acl/message.h"
-#include "src/acl/profile.h"
-#include "src/core/half.h"
 
 namespace anabranch::acl {
 namespace {
 
-// Everything that is one per process.
-struct Process {
+constexpr std::size_t kAlignment = 64;
+
+enum class Place { kDevice, kHost };
+
+struct Blocks {
   std::mutex mutex;
-  bool initialised = false;
-  bool finalised = false;
-  std::map<int, std::int64_t> parameters;
-  std::unordered_set<void*> blocks;
+  std::unordered_map<void*, Place> all;
 };
 
-Process& TheProcess() {
-  static Process* const process = new Process;
-  return *process;
+Blocks& AllBlocks() {
+  static Blocks* const blocks = new Blocks;
+  return *blocks;
 }
 
-int Init(const char* path) {
-  if (FindProfile() == nullptr) return Fail(ACL_ERROR_INVALID_PARAM, UnknownProfile("aclInit"));
-  if (path != nullptr && *path != '\0') {
-    std::FILE* file = std::fopen(path, "r");
-    if (file == nullptr) {
-      return Fail(ACL_ERROR_INVALID_PARAM,
-                  std::string("aclInit: cannot read ") + path + ", expected a file or null");
-    }
-    std::fclose(file);
-  }
-  Process& process = TheProcess();
-  const std::lock_guard<std::mutex> lock(process.mutex);
-  if (process.initialised) {
-    return Fail(ACL_ERROR_REPEAT_INITIALIZE, "aclInit: was called before, expected one call");
-  }
-  process.initialised = true;
-  process.finalised = false;
-  return ACL_SUCCESS;
-}
-
-int Finalize() {
-  Process& process = TheProcess();
-  const std::lock_guard<std::mutex> lock(process.mutex);
-  if (process.finalised) {
-    return Fail(ACL_ERROR_REPEAT_FINALIZE, "aclFinalize: was called before, expected one call");
-  }
-  process.initialised = false;
-  process.finalised = true;
-  return ACL_SUCCESS;
-}
-
-int Malloc(void** address, std::size_t size, aclrtMemMallocPolicy policy) {
-  constexpr char kCall[] = "aclrtMalloc: ";
+int Allocate(const char* call, void** address, std::size_t size, Place place) {
+  const std::string who = std::string(call) + ": ";
   if (address == nullptr) {
-    return Fail(ACL_ERROR_INVALID_PARAM,
-                std::string(kCall) + "devPtr is null, expected an address");
+    return Fail(ACL_ERROR_INVALID_PARAM, who + (place == Place::kHost ? "hostPtr" : "devPtr") +
+                                             " is null, expected an address");
   }
-  if (size == 0)
-    return Fail(ACL_ERROR_INVALID_PARAM, std::string(kCall) + "size is 0, expected > 0");
-  const int type = static_cast<int>(policy) & 0xff;
-  if (static_cast<int>(policy) < 0 || type > ACL_MEM_MALLOC_HUGE1G_ONLY_P2P ||
-      (static_cast<int>(policy) & ~0x11ff) != 0) {
-    return Fail(ACL_ERROR_INVALID_PARAM, std::string(kCall) + "policy is " +
-                                             std::to_string(static_cast<int>(policy)) +
-                                             ", expected an aclrtMemMallocPolicy");
-  }
-  constexpr std::size_t kAlignment = 64;
+  if (size == 0) return Fail(ACL_ERROR_INVALID_PARAM, who + "size is 0, expected > 0");
   void* block =
       size > PTRDIFF_MAX - kAlignment
           ? nullptr
           : std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
   if (block == nullptr) {
     return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
-                std::string(kCall) + "no memory for " + std::to_string(size) + " bytes");
+                who + "no memory for " + std::to_string(size) + " bytes");
   }
-  Process& process = TheProcess();
-  const std::lock_guard<std::mutex> lock(process.mutex);
-  process.blocks.insert(block);
+  try {
+    Blocks& blocks = AllBlocks();
+    const std::lock_guard<std::mutex> lock(blocks.mutex);
+    blocks.all.emplace(block, place);
+  } catch (...) {
+    std::free(block);
+    throw;
+  }
   *address = block;
   return ACL_SUCCESS;
 }
 
-int Free(void* address) {
+int Malloc(void** address, std::size_t size, aclrtMemMallocPolicy policy) {
+  const int number = static_cast<int>(policy);
+  constexpr int kTypes = ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH;
+  const int pages = number & ~kTypes;
+  if (pages < ACL_MEM_MALLOC_HUGE_FIRST || pages > ACL_MEM_MALLOC_HUGE1G_ONLY_P2P) {
+    return Fail(ACL_ERROR_INVALID_PARAM, "aclrtMalloc: policy is " + std::to_string(number) +
+                                             ", expected an aclrtMemMallocPolicy");
+  }
+  return Allocate("aclrtMalloc", address, size, Place::kDevice);
+}
+
+int Free(const char* call, void* address, Place place) {
+  const std::string from = place == Place::kDevice ? "aclrtMalloc" : "aclrtMallocHost";
   if (address == nullptr) {
     return Fail(ACL_ERROR_INVALID_PARAM,
-                "aclrtFree: devPtr is null, expected memory of aclrtMalloc");
+                std::string(call) + ": the address is null, expected memory of " + from);
   }
   {
-    Process& process = TheProcess();
-    const std::lock_guard<std::mutex> lock(process.mutex);
-    if (process.blocks.erase(address) == 0) {
-      return Fail(
-          ACL_ERROR_RT_PARAM_INVALID,
-          "aclrtFree: devPtr is not allocated (or freed already), expected memory of aclrtMalloc");
+    Blocks& blocks = AllBlocks();
+    const std::lock_guard<std::mutex> lock(blocks.mutex);
+    const auto found = blocks.all.find(address);
+    if (found == blocks.all.end() || found->second != place) {
+      return Fail(ACL_ERROR_RT_PARAM_INVALID,
+                  std::string(call) +
+                      ": the address is not allocated (or freed already), expected "
+                      "memory of " +
+                      from);
     }
+    blocks.all.erase(found);
   }
   std::free(address);
   return ACL_SUCCESS;
 }
 
-int Memcpy(void* to, std::size_t most, const void* from, std::size_t count, aclrtMemcpyKind kind) {
-  constexpr char kCall[] = "aclrtMemcpy: ";
-  if (static_cast<int>(kind) < 0 || kind > ACL_MEMCPY_INTER_DEVICE_TO_DEVICE) {
-    return Fail(ACL_ERROR_INVALID_PARAM, std::string(kCall) + "kind is " +
-                                             std::to_string(static_cast<int>(kind)) +
-                                             ", expected an aclrtMemcpyKind");
+struct Copy {
+  const char* call;
+  void* to;
+  std::size_t most;
+  const void* from;
+  std::size_t count;
+  aclrtMemcpyKind kind;
+};
+
+int CheckCopy(const Copy& copy) {
+  const std::string who = std::string(copy.call) + ": ";
+  const int kind = static_cast<int>(copy.kind);
+  if (kind < 0 || kind > ACL_MEMCPY_INTER_DEVICE_TO_DEVICE) {
+    return Fail(ACL_ERROR_INVALID_PARAM,
+                who + "kind is " + std::to_string(kind) + ", expected an aclrtMemcpyKind");
   }
-  if (to == nullptr || from == nullptr) {
-    return Fail(ACL_ERROR_INVALID_PARAM, std::string(kCall) + (to == nullptr ? "dst" : "src") +
-                                             " is null, expected an address");
+  if (copy.to == nullptr || copy.from == nullptr) {
+    return Fail(ACL_ERROR_INVALID_PARAM,
+                who + (copy.to == nullptr ? "dst" : "src") + " is null, expected an address");
   }
-  if (count > most) {
+  if (copy.count > copy.most) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID,
-                std::string(kCall) + "count is " + std::to_string(count) +
-                    ", expected at most destMax = " + std::to_string(most));
+                who + "count is " + std::to_string(copy.count) +
+                    ", expected at most destMax = " + std::to_string(copy.most));
   }
-  std::memmove(to, from, count);
   return ACL_SUCCESS;
 }
 
-int CheckParameter(const char* call, aclSysParamOpt option) {
-  if (option >= ACL_OPT_DETERMINISTIC && option <= ACL_OPT_STRONG_CONSISTENCY) return ACL_SUCCESS;
-  return Fail(ACL_ERROR_INVALID_PARAM, std::string(call) + ": opt is " +
-                                           std::to_string(static_cast<int>(option)) +
-                                           ", expected an aclSysParamOpt");
+int MemcpyAsync(const Copy& copy, aclrtStream handle) {
+  if (const int code = CheckCopy(copy); code != 0) return code;
+  int code = 0;
+  const std::shared_ptr<Stream> stream = FindStream(copy.call, handle, &code);
+  if (!stream) return code;
+  stream->Enqueue([copy](const Queue&) {
+    std::memmove(copy.to, copy.from, copy.count);
+    return Outcome();
+  });
+  return ACL_SUCCESS;
+}
+
+int CheckFill(const char* call, const void* to, std::size_t most, std::size_t count) {
+  if (to == nullptr) {
+    return Fail(ACL_ERROR_INVALID_PARAM,
+                std::string(call) + ": devPtr is null, expected an address");
+  }
+  if (count > most) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID,
+                std::string(call) + ": count is " + std::to_string(count) +
+                    ", expected at most maxCount = " + std::to_string(most));
+  }
+  return ACL_SUCCESS;
+}
+
+int MemsetAsync(void* to, std::size_t most, std::int32_t value, std::size_t count,
+                aclrtStream handle) {
+  constexpr char kCall[] = "aclrtMemsetAsync";
+  if (const int code = CheckFill(kCall, to, most, count); code != 0) return code;
+  int code = 0;
+  const std::shared_ptr<Stream> stream = FindStream(kCall, handle, &code);
+  if (!stream) return code;
+  stream->Enqueue([to, value, count](const Queue&) {
+    std::memset(to, value, count);
+    return Outcome();
+  });
+  return ACL_SUCCESS;
+}
+
+// Bytes that a line "Name:  123 kB" of /proc/meminfo gives; false if there is none.
+bool ReadMemInfo(const std::string& name, std::size_t* bytes) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  std::size_t kilobytes = 0;
+  while (file >> word) {
+    if (word == name + ":" && file >> kilobytes) {
+      *bytes = kilobytes * 1024;
+      return true;
+    }
+    std::getline(file, word);
+  }
+  return false;
+}
+
+int GetMemInfo(aclrtMemAttr attribute, std::size_t* free, std::size_t* total) {
+  constexpr char kCall[] = "aclrtGetMemInfo";
+  if (free == nullptr || total == nullptr) {
+    return Fail(ACL_ERROR_INVALID_PARAM, std::string(kCall) + ": " +
+                                             (free == nullptr ? "free" : "total") +
+                                             " is null, expected an address");
+  }
+  const int number = static_cast<int>(attribute);
+  if (number < ACL_DDR_MEM || number > ACL_HBM_MEM_P2P_NORMAL) {
+    return Fail(ACL_ERROR_INVALID_PARAM, std::string(kCall) + ": attr is " +
+                                             std::to_string(number) + ", expected an aclrtMemAttr");
+  }
+  std::size_t available = 0;
+  std::size_t all = 0;
+  if (!ReadMemInfo("MemAvailable", &available) || !ReadMemInfo("MemTotal", &all)) {
+    return Fail(ACL_ERROR_INTERNAL_ERROR,
+                std::string(kCall) +
+                    ": /proc/meminfo does not tell, expected MemAvailable and "
+                    "MemTotal");
+  }
+  *free = available;
+  *total = all;
+  return ACL_SUCCESS;
 }
 
 }  // namespace
@@ -146,109 +202,58 @@ namespace acl = anabranch::acl;
 
 extern "C" {
 
-aclError aclInit(const char* configPath) {
-  return acl::Guarded("aclInit", [&] { return acl::Init(configPath); });
-}
-
-aclError aclFinalize() {
-  return acl::Guarded("aclFinalize", [] { return acl::Finalize(); });
-}
-
 aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy policy) {
   return acl::Guarded("aclrtMalloc", [&] { return acl::Malloc(devPtr, size, policy); });
 }
 
 aclError aclrtFree(void* devPtr) {
-  return acl::Guarded("aclrtFree", [&] { return acl::Free(devPtr); });
+  return acl::Guarded("aclrtFree",
+                      [&] { return acl::Free("aclrtFree", devPtr, acl::Place::kDevice); });
+}
+
+aclError aclrtMallocHost(void** hostPtr, size_t size) {
+  return acl::Guarded("aclrtMallocHost", [&] {
+    return acl::Allocate("aclrtMallocHost", hostPtr, size, acl::Place::kHost);
+  });
+}
+
+aclError aclrtFreeHost(void* hostPtr) {
+  return acl::Guarded("aclrtFreeHost",
+                      [&] { return acl::Free("aclrtFreeHost", hostPtr, acl::Place::kHost); });
 }
 
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind) {
-  return acl::Guarded("aclrtMemcpy", [&] { return acl::Memcpy(dst, destMax, src, count, kind); });
-}
-
-aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
-  return acl::Guarded("aclrtSetSysParamOpt", [&] {
-    const int code = acl::CheckParameter("aclrtSetSysParamOpt", opt);
-    if (code != 0) return code;
-    acl::Process& process = acl::TheProcess();
-    const std::lock_guard<std::mutex> lock(process.mutex);
-    process.parameters[opt] = value;
-    return ACL_SUCCESS;
+  return acl::Guarded("aclrtMemcpy", [&] {
+    const int code = acl::CheckCopy({"aclrtMemcpy", dst, destMax, src, count, kind});
+    if (code == 0) std::memmove(dst, src, count);
+    return code;
   });
 }
 
-aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t* value) {
-  return acl::Guarded("aclrtGetSysParamOpt", [&]() -> int {
-    const int code = acl::CheckParameter("aclrtGetSysParamOpt", opt);
-    if (code != 0) return code;
-    if (value == nullptr) {
-      return acl::Fail(ACL_ERROR_INVALID_PARAM,
-                       "aclrtGetSysParamOpt: value is null, expected an address");
-    }
-    acl::Process& process = acl::TheProcess();
-    const std::lock_guard<std::mutex> lock(process.mutex);
-    const auto found = process.parameters.find(opt);
-    if (found == process.parameters.end()) {
-      return acl::Fail(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET,
-                       "aclrtGetSysParamOpt: opt " + std::to_string(static_cast<int>(opt)) +
-                           " was never set, expected aclrtSetSysParamOpt before");
-    }
-    *value = found->second;
-    return ACL_SUCCESS;
+aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
+                          aclrtMemcpyKind kind, aclrtStream stream) {
+  return acl::Guarded("aclrtMemcpyAsync", [&] {
+    return acl::MemcpyAsync({"aclrtMemcpyAsync", dst, destMax, src, count, kind}, stream);
   });
 }
 
-aclError aclrtGetDeviceCount(uint32_t* count) {
-  if (count == nullptr) {
-    return acl::Fail(ACL_ERROR_INVALID_PARAM,
-                     "aclrtGetDeviceCount: count is null, expected an address");
-  }
-  *count = 1;
-  return ACL_SUCCESS;
+aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+  return acl::Guarded("aclrtMemset", [&] {
+    const int code = acl::CheckFill("aclrtMemset", devPtr, maxCount, count);
+    if (code == 0) std::memset(devPtr, value, count);
+    return code;
+  });
 }
 
-const char* aclrtGetSocName() {
-  const acl::Profile* profile = acl::FindProfile();
-  return profile != nullptr ? profile->soc : "";
+aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
+                          aclrtStream stream) {
+  return acl::Guarded("aclrtMemsetAsync",
+                      [&] { return acl::MemsetAsync(devPtr, maxCount, value, count, stream); });
 }
 
-float aclFloat16ToFloat(aclFloat16 value) { return anabranch::Float16ToFloat(value); }
-
-aclFloat16 aclFloatToFloat16(float value) {
-  if (std::isnan(value) || value >= 65504.0f) return 0x7bff;
-  if (value <= -65504.0f) return 0xfbff;
-  return anabranch::FloatToFloat16(value);
-}
-
-errno_t memmove_s(void* dest, size_t destMax, const void* src, size_t count) {
-  if (dest == nullptr || src == nullptr) return EINVAL;
-  if (count > destMax) return ERANGE;
-  std::memmove(dest, src, count);
-  return EOK;
-}
-
-errno_t memcpy_s(void* dest, size_t destMax, const void* src, size_t count) {
-  return memmove_s(dest, destMax, src, count);
-}
-
-errno_t memset_s(void* dest, size_t destMax, int c, size_t count) {
-  if (dest == nullptr) return EINVAL;
-  if (count > destMax) return ERANGE;
-  std::memset(dest, c, count);
-  return EOK;
-}
-
-errno_t strcpy_s(char* dest, size_t destMax, const char* src) {
-  if (dest == nullptr || src == nullptr) return EINVAL;
-  return memmove_s(dest, destMax, src, std::strlen(src) + 1);
-}
-
-errno_t strcat_s(char* dest, size_t destMax, const char* src) {
-  if (dest == nullptr || src == nullptr) return EINVAL;
-  const size_t used = strnlen(dest, destMax);
-  if (used == destMax) return ERANGE;
-  return strcpy_s(dest + used, destMax - used, src);
+aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
+  return acl::Guarded("aclrtGetMemInfo", [&] { return acl::GetMemInfo(attr, free, total); });
 }
 
 }  // extern "C"

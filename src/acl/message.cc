@@ -3,11 +3,13 @@
 #include <deque>
 
 #include "acl/acl.h"
+#include "acl/acl_rt.h"
 
 namespace anabranch::acl {
 namespace {
 
 struct Messages {
+  int last_code = 0;  // what aclrtGetLastError tells
   std::deque<std::string> newest_first;
   std::string returned;  // keeps aclGetRecentErrMsg's answer alive
 };
@@ -23,6 +25,7 @@ int Fail(int code, const std::string& message) noexcept {
   constexpr std::size_t kMost = 64;
   try {
     Messages& messages = ThisThread();
+    messages.last_code = code;
     messages.newest_first.push_front(std::to_string(code) + ": " + message);
     if (messages.newest_first.size() > kMost) messages.newest_first.pop_back();
   } catch (...) {  // no memory for the message: the code still says what happened
@@ -30,7 +33,34 @@ int Fail(int code, const std::string& message) noexcept {
   return code;
 }
 
+namespace {
+
+aclError LastError(const char* call, aclrtLastErrLevel level, bool forget) {
+  if (level != ACL_RT_THREAD_LEVEL) {
+    return Fail(ACL_ERROR_INVALID_PARAM, std::string(call) + ": level is " +
+                                             std::to_string(static_cast<int>(level)) +
+                                             ", expected ACL_RT_THREAD_LEVEL");
+  }
+  Messages& messages = ThisThread();
+  const int code = messages.last_code;
+  if (forget) messages.last_code = 0;
+  return code;
+}
+
+}  // namespace
 }  // namespace anabranch::acl
+
+extern "C" aclError aclrtGetLastError(aclrtLastErrLevel level) {
+  return anabranch::acl::Guarded("aclrtGetLastError", [&] {
+    return anabranch::acl::LastError("aclrtGetLastError", level, true);
+  });
+}
+
+extern "C" aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {
+  return anabranch::acl::Guarded("aclrtPeekAtLastError", [&] {
+    return anabranch::acl::LastError("aclrtPeekAtLastError", level, false);
+  });
+}
 
 extern "C" const char* aclGetRecentErrMsg() {
   try {

@@ -7,12 +7,26 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace anabranch::acl {
 
-enum class Kind : std::uint8_t { kContext, kStream, kTensor, kTensorList, kExecutor };
+enum class Kind : std::uint8_t {
+  kContext,
+  kStream,
+  kEvent,
+  kTensor,
+  kTensorList,
+  kScalar,
+  kScalarList,
+  kIntArray,
+  kFloatArray,
+  kBoolArray,
+  kExecutor
+};
 
-// Base of everything behind a handle; the handle is this object's address.
+// Base of everything behind a handle.
 struct Object {
   explicit Object(Kind object_kind) : kind(object_kind) {}
   virtual ~Object() = default;
@@ -23,7 +37,10 @@ struct Object {
 
 class Registry {
  public:
-  // Takes the object in and gives its handle.
+  Registry();
+
+  // Takes the object in and gives its handle: a number that no other object ever gets and that is
+  // no address, so that a handle of something destroyed never means something newer.
   void* Add(std::shared_ptr<Object> object);
 
   // The live object of that kind, or null. What is found stays alive while the pointer is held.
@@ -32,9 +49,13 @@ class Registry {
   // As Find, and the handle is unknown from now on.
   std::shared_ptr<Object> Remove(const void* handle, Kind kind);
 
+  // Every live object of that kind with its handle.
+  std::vector<std::pair<void*, std::shared_ptr<Object>>> All(Kind kind);
+
  private:
   std::mutex mutex_;
-  std::unordered_map<const void*, std::shared_ptr<Object>> objects_;
+  std::uintptr_t next_;
+  std::unordered_map<void*, std::shared_ptr<Object>> objects_;
 };
 
 // The process's one registry; never destroyed, so that handles work in exit handlers too.

@@ -1,22 +1,14 @@
 #include "src/acl/op_face.h"
 
-#include <cstring>
+#include <cstdint>
 #include <mutex>
 #include <utility>
 
+#include "src/acl/context.h"
+#include "src/acl/executor.h"
 #include "src/acl/message.h"
 #include "src/acl/object.h"
-#include "src/acl/stream.h"
 #include "src/acl/tensor.h"
-
-struct aclOpExecutor final : anabranch::acl::Object {
-  static constexpr anabranch::acl::Kind kKind = anabranch::acl::Kind::kExecutor;
-  aclOpExecutor() : Object(kKind) {}
-  std::string call;  // the phase-2 name that it belongs to
-  anabranch::Plan plan;
-  std::mutex mutex;
-  bool repeatable = false;
-};
 
 namespace anabranch::acl {
 namespace {
@@ -122,6 +114,24 @@ int CheckPlatform(const OpCall& call, const Profile& profile, const Gathered& al
                         profile.name);
 }
 
+// The signature's tensors and lists in its order, with the places of their views.
+std::vector<Parameter> Arguments(const OpCall& call, const std::vector<std::size_t>& list_sizes) {
+  std::vector<Parameter> all;
+  std::size_t first_of_list = call.tensors.size();
+  std::size_t next_list = 0;
+  for (std::size_t k = 0; k <= call.tensors.size(); ++k) {
+    for (; next_list < call.lists.size(); ++next_list) {
+      const ListArg& list = call.lists[next_list];
+      if (k < call.tensors.size() && list.tensors_before > k) break;
+      all.push_back({list.name, true, list.output, first_of_list, list_sizes[next_list]});
+      first_of_list += list_sizes[next_list];
+    }
+    if (k == call.tensors.size()) break;
+    all.push_back({call.tensors[k].name, false, call.tensors[k].output, k, 1});
+  }
+  return all;
+}
+
 int PhaseOne(const OpCall& call, std::uint64_t* workspace_size, aclOpExecutor** executor) {
   const std::string who = std::string(call.name) + "GetWorkspaceSize: ";
   const Profile* profile = FindProfile();
@@ -135,20 +145,59 @@ int PhaseOne(const OpCall& call, std::uint64_t* workspace_size, aclOpExecutor** 
   for (const TensorArg& arg : call.tensors) {
     if (const int code = GatherTensor(call, arg, &all); code != 0) return code;
   }
+  std::vector<std::size_t> list_sizes;
   for (const ListArg& arg : call.lists) {
+    const std::size_t before = all.views.size();
     if (const int code = GatherList(call, arg, &all); code != 0) return code;
+    list_sizes.push_back(all.views.size() - before);
   }
   if (const int code = CheckTypesAndFormats(call, all); code != 0) return code;
   if (const int code = CheckLayout(call, all); code != 0) return code;
   auto made = std::make_shared<aclOpExecutor>();
   made->call = call.name;
-  const Status status = call.prepare(all.views, &made->plan);
+  made->prepare = call.prepare;
+  made->arguments = Arguments(call, list_sizes);
+  auto plan = std::make_shared<Plan>();
+  const Status status = call.prepare(all.views, plan.get());
   if (!status.ok()) {
     return Fail(CodeOf(status.code()), who + status.message());
   }
   if (const int code = CheckPlatform(call, *profile, all); code != 0) return code;
-  *workspace_size = made->plan.workspace_bytes();
+  *workspace_size = plan->workspace_bytes();
+  made->plan = std::move(plan);
+  made->views = std::move(all.views);
   *executor = static_cast<aclOpExecutor*>(Handles().Add(std::move(made)));
+  return ACLNN_SUCCESS;
+}
+
+// Plans for addresses that were set since the last time; the executor is locked.
+int PlanAgain(const std::string& who, aclOpExecutor* executor) {
+  if (executor->plan) return ACLNN_SUCCESS;
+  auto plan = std::make_shared<Plan>();
+  const Status status = executor->prepare(executor->views, plan.get());
+  if (!status.ok()) return Fail(CodeOf(status.code()), who + status.message());
+  executor->plan = std::move(plan);
+  return ACLNN_SUCCESS;
+}
+
+constexpr std::uintptr_t kWorkspaceAlignment = 64;
+
+int CheckWorkspace(const std::string& who, const Plan& plan, const void* workspace,
+                   std::uint64_t size) {
+  const std::size_t needed = plan.workspace_bytes();
+  if (needed == 0) return ACLNN_SUCCESS;
+  if (workspace == nullptr) {
+    return Fail(ACLNN_ERR_PARAM_NULLPTR,
+                who + "workspace is null, expected " + std::to_string(needed) + " bytes");
+  }
+  if (size < needed) {
+    return Fail(ACLNN_ERR_PARAM_INVALID, who + "workspaceSize is " + std::to_string(size) +
+                                             ", expected at least " + std::to_string(needed));
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
+    return Fail(ACLNN_ERR_PARAM_INVALID,
+                who + "workspace is not aligned to 64 bytes, expected memory of aclrtMalloc");
+  }
   return ACLNN_SUCCESS;
 }
 
@@ -167,31 +216,26 @@ int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
     return Fail(ACLNN_ERR_PARAM_INVALID, who + "executor belongs to " + found->call +
                                              ", expected one of " + name + "GetWorkspaceSize");
   }
-  const std::size_t needed = found->plan.workspace_bytes();
-  if (needed > 0 && workspace == nullptr) {
-    return Fail(ACLNN_ERR_PARAM_NULLPTR,
-                who + "workspace is null, expected " + std::to_string(needed) + " bytes");
-  }
-  if (workspace_size < needed) {
-    return Fail(ACLNN_ERR_PARAM_INVALID, who + "workspaceSize is " +
-                                             std::to_string(workspace_size) +
-                                             ", expected at least " + std::to_string(needed));
-  }
-  int code = 0;
-  const std::shared_ptr<Stream> stream = FindStream(name, handle, &code);
-  if (!stream) return code;
+  std::shared_ptr<const Plan> plan;
   bool repeatable = false;
   {
     const std::lock_guard<std::mutex> lock(found->mutex);
+    if (const int code = PlanAgain(who, found.get()); code != 0) return code;
+    plan = found->plan;
     repeatable = found->repeatable;
   }
+  if (const int code = CheckWorkspace(who, *plan, workspace, workspace_size); code != 0)
+    return code;
+  int code = 0;
+  const std::shared_ptr<Stream> stream = FindStream(name, handle, &code);
+  if (!stream) return code;
   // Of two threads that run a single-use executor at once, one takes it.
   if (!repeatable && !Remove<aclOpExecutor>(executor)) {
     return Fail(ACLNN_ERR_PARAM_INVALID,
                 who + "executor is consumed, expected a fresh one of phase 1");
   }
-  stream->Enqueue([found, workspace, workspace_size] {
-    const Status status = found->plan.Run(workspace, workspace_size);
+  stream->Enqueue([plan, workspace, workspace_size](const Queue&) {
+    const Status status = plan->Run(workspace, workspace_size);
     return Outcome{CodeOf(status.code()), status.message()};
   });
   return ACLNN_SUCCESS;
@@ -210,34 +254,3 @@ aclnnStatus RunExecutor(const char* name, void* workspace, std::uint64_t workspa
 }
 
 }  // namespace anabranch::acl
-
-namespace acl = anabranch::acl;
-
-extern "C" {
-
-aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
-  return acl::Guarded("aclSetAclOpExecutorRepeatable", [&]() -> int {
-    const std::shared_ptr<aclOpExecutor> found = acl::Find<aclOpExecutor>(executor);
-    if (!found) {
-      return acl::Fail(executor == nullptr ? ACLNN_ERR_PARAM_NULLPTR : ACLNN_ERR_PARAM_INVALID,
-                       "aclSetAclOpExecutorRepeatable: executor is null, unknown or consumed, "
-                       "expected a fresh one of phase 1");
-    }
-    const std::lock_guard<std::mutex> lock(found->mutex);
-    found->repeatable = true;
-    return ACLNN_SUCCESS;
-  });
-}
-
-aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
-  return acl::Guarded("aclDestroyAclOpExecutor", [&]() -> int {
-    if (executor == nullptr) {
-      return acl::Fail(ACLNN_ERR_PARAM_NULLPTR,
-                       "aclDestroyAclOpExecutor: executor is null, expected one of phase 1");
-    }
-    acl::Remove<aclOpExecutor>(executor);  // a consumed one is gone already
-    return ACLNN_SUCCESS;
-  });
-}
-
-}  // extern "C"

@@ -17,18 +17,29 @@
 
 namespace anabranch::acl {
 
-// One tensor argument, in the order of the call's signature.
+// One tensor argument, in the order of the call's signature. A tensor that the signature has as
+// `aclTensor*` is an output; of the few outputs that it has as `const aclTensor*` say so.
 struct TensorArg {
+  TensorArg(const char* arg, const aclTensor* value, bool is_required = true,
+            bool is_output = false)
+      : name(arg), tensor(value), required(is_required), output(is_output) {}
+  TensorArg(const char* arg, aclTensor* value, bool is_required = true)
+      : TensorArg(arg, static_cast<const aclTensor*>(value), is_required, true) {}
+
   const char* name;
   const aclTensor* tensor;
-  bool required = true;
+  bool required;
+  bool output;
 };
 
-// A list of tensors at its place in the signature; its members stand behind each other.
+// A list of tensors; its members stand behind each other in Views.
 struct ListArg {
   const char* name;
   const aclTensorList* list;
   bool required = true;
+  bool output = false;
+  // How many single tensors the signature has before this list (for Set*TensorAddr).
+  std::size_t tensors_before = 0;
 };
 
 // Views of a call's tensors by signature order; absent ones are undefined views.

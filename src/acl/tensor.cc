@@ -3,9 +3,7 @@
 #include "src/acl/message.h"
 
 namespace anabranch::acl {
-namespace {
 
-// Bytes of an element; 0 for types without whole bytes or unknown ones.
 std::size_t ElementBytes(aclDataType dtype) {
   switch (dtype) {
     case ACL_INT8:
@@ -37,6 +35,8 @@ std::size_t ElementBytes(aclDataType dtype) {
       return 0;
   }
 }
+
+namespace {
 
 // Product of sizes; false on a negative size or overflow.
 bool Product(const std::vector<std::int64_t>& sizes, std::int64_t* product) {
@@ -110,9 +110,14 @@ TensorView ToView(const aclTensor& t) {
   if (t.dtype == ACL_BF16) view.dtype = DType::kBFloat16;
   view.sizes = ToDims(t.sizes);
   view.strides = ToDims(t.strides);
-  const auto element = static_cast<std::int64_t>(ElementBytes(t.dtype));
-  view.data = t.data == nullptr ? nullptr : static_cast<std::byte*>(t.data) + t.offset * element;
+  view.data = AtOffset(t, t.data);
   return view;
+}
+
+void* AtOffset(const aclTensor& tensor, void* storage) {
+  if (storage == nullptr) return nullptr;
+  const auto element = static_cast<std::int64_t>(ElementBytes(tensor.dtype));
+  return static_cast<std::byte*>(storage) + tensor.offset * element;
 }
 
 std::string AclDataTypeName(aclDataType dtype) {
@@ -175,6 +180,12 @@ aclTensorList* CreateList(const aclTensor* const* value, std::uint64_t size) {
   if (value == nullptr && size > 0) {
     Fail(ACLNN_ERR_PARAM_NULLPTR,
          "aclCreateTensorList: value is null, expected an array of tensors");
+    return nullptr;
+  }
+  constexpr std::uint64_t kMost = 1 << 20;  // more is a mistaken argument, not a list
+  if (size > kMost) {
+    Fail(ACLNN_ERR_PARAM_INVALID, "aclCreateTensorList: size is " + std::to_string(size) +
+                                      ", expected at most " + std::to_string(kMost));
     return nullptr;
   }
   auto list = std::make_shared<aclTensorList>();

@@ -38,6 +38,12 @@ TensorView ToView(const aclTensor& tensor);
 // Members of a list; 0 if it is null or no live one.
 std::size_t ListSize(const aclTensorList* list);
 
+// The address of the first element of a tensor whose storage is at `storage`.
+void* AtOffset(const aclTensor& tensor, void* storage);
+
+// Bytes of an element; 0 for types without whole bytes and unknown ones.
+std::size_t ElementBytes(aclDataType dtype);
+
 // "FLOAT16", or the number of an unnamed type.
 std::string AclDataTypeName(aclDataType dtype);
 

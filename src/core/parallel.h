@@ -43,6 +43,16 @@ inline int ThreadsForBytes(const Context& context, std::int64_t items, double by
   return static_cast<int>(std::min({by_work, by_items, static_cast<double>(context.threads())}));
 }
 
+// Tokens of one work item: about 512 KiB of memory traffic, which hides the cost of handing it out,
+// but no more than a 32nd of a thread's share, so that the threads end together. Only for work
+// whose bits do not depend on how tokens are grouped.
+inline std::int64_t TokensPerItem(const Context& context, std::int64_t tokens, double token_bytes) {
+  const double by_bytes = 524288 / token_bytes;
+  const double by_share = static_cast<double>(tokens) / (32.0 * context.threads());
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::min(by_bytes, by_share)), 1,
+                                  std::max<std::int64_t>(tokens, 1));
+}
+
 // Outputs larger than this are written past the caches: the last-level cache, but not more of it
 // than 8 MiB a core that this process may use. Virtual machines report the whole cache of their
 // host (260 MiB seen for two cores), of which neighbours hold the rest.

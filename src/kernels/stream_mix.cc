@@ -22,15 +22,20 @@ namespace {
 // non-temporal stores that alternate between rows in shorter runs collapse to a fraction of the
 // memory bandwidth.
 constexpr std::int64_t kChunk = 256;
-constexpr std::size_t kBlock = 4;  // right-hand rows of one register block of sums
 
-// How far ahead each row is prefetched, in bytes (past its end that is the next row): one line a
-// unit, so that the line-fill buffers never see a burst.
-constexpr std::size_t kPrefetch = 1024;
+// How far ahead each row is prefetched, in elements: a few lines a unit, so that the line-fill
+// buffers never see a burst.
+constexpr std::int64_t kAhead = 2 * kChunk;
+
+// Distance, in elements, from what is computed at `begin` of a row to what is prefetched then: past
+// the row's end that is the beginning of the same row of the next token.
+std::ptrdiff_t Ahead(std::int64_t begin, std::int64_t d, std::ptrdiff_t next_token) {
+  return begin + kAhead < d ? kAhead : kAhead - d + next_token;
+}
 
 template <class T>
 HWY_INLINE void PrefetchUnit(const T* unit) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(unit) + kPrefetch;
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(unit);
   for (std::size_t k = 0; k < kUnit * sizeof(T); k += 64) hwy::Prefetch(bytes + k);
 }
 
@@ -92,10 +97,12 @@ void Forward(const StreamMixForward& a) {
     const T* h_out = static_cast<const T*>(a.h_out) + begin;
     T* y = a.streaming ? buffer : static_cast<T*>(a.y) + begin;
     const std::ptrdiff_t y_lane = a.streaming ? kChunk : a.y_lane;
+    const T* x_ahead = x + Ahead(begin, a.d, a.x_next);
+    const T* h_out_ahead = h_out + Ahead(begin, a.d, a.h_out_next);
     std::int64_t k = 0;
     for (; k + 32 <= count; k += 32) {
-      for (int i = 0; i < n; ++i) PrefetchUnit(x + k + i * a.x_lane);
-      PrefetchUnit(h_out + k);
+      for (int i = 0; i < n; ++i) PrefetchUnit(x_ahead + k + i * a.x_lane);
+      PrefetchUnit(h_out_ahead + k);
       ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, y + k, y_lane);
     }
     if (const auto rest = static_cast<std::size_t>(count - k); rest > 0) {
@@ -148,10 +155,17 @@ HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_p
 }
 
 // sums[l][i] += left_l . right_i, 16 lanes each, over `units` units: L x R of them in registers.
+// The side with fewer rows is held in registers too, the other goes by. Prefetches the right-hand
+// rows `ahead` elements further on.
 template <int L, int R, class T>
 HWY_INLINE void SumBlock(const T* const* left, const T* const* right, std::int64_t units,
-                         float* sums, int sums_row) {
+                         std::ptrdiff_t ahead, float* sums, int sums_row) {
   const TagF df;
+  constexpr bool kHoldLeft = L < R;
+  constexpr int kHeld = kHoldLeft ? L : R;
+  constexpr int kPassing = kHoldLeft ? R : L;
+  const T* const* held = kHoldLeft ? left : right;
+  const T* const* passing = kHoldLeft ? right : left;
   for (std::size_t part = 0; part < kParts; ++part) {
     VecF acc[L][R];
     for (int l = 0; l < L; ++l) {
@@ -160,15 +174,17 @@ HWY_INLINE void SumBlock(const T* const* left, const T* const* right, std::int64
       }
     }
     for (std::int64_t u = 0; u < units; ++u) {
-      VecF ra[R], rb[R];
-      for (int r = 0; r < R; ++r) LoadPart(right[r] + u * 32, part, ra[r], rb[r]);
-      for (int l = 0; l < L; ++l) {
-        VecF la, lb;
-        LoadPart(left[l] + u * 32, part, la, lb);
-        for (int r = 0; r < R; ++r) {
-          acc[l][r] = hn::MulAdd(lb, rb[r], hn::MulAdd(la, ra[r], acc[l][r]));
+      VecF ha[kHeld], hb[kHeld];
+      for (int h = 0; h < kHeld; ++h) LoadPart(held[h] + u * 32, part, ha[h], hb[h]);
+      for (int p = 0; p < kPassing; ++p) {
+        VecF pa, pb;
+        LoadPart(passing[p] + u * 32, part, pa, pb);
+        for (int h = 0; h < kHeld; ++h) {
+          VecF& sum = kHoldLeft ? acc[h][p] : acc[p][h];
+          sum = hn::MulAdd(pb, hb[h], hn::MulAdd(pa, ha[h], sum));
         }
       }
+      for (int r = 0; part == 0 && r < R; ++r) PrefetchUnit(right[r] + u * 32 + ahead);
     }
     for (int l = 0; l < L; ++l) {
       for (int r = 0; r < R; ++r) {
@@ -178,30 +194,32 @@ HWY_INLINE void SumBlock(const T* const* left, const T* const* right, std::int64
   }
 }
 
-// All sums of `lefts` x n rows. Blocks: with 32 registers 5 x 4 (which is all of n = 4), with 16
-// registers 1 x 4: there 2 x 4 spills, since both groups of the four right-hand rows stay loaded.
+// All sums of `lefts` x R rows.
 template <int R, class T>
 HWY_INLINE void SumRows(const T* const* left, int lefts, const T* const* right, std::int64_t units,
-                        float* sums, int n) {
+                        std::ptrdiff_t ahead, float* sums, int n) {
   int l = 0;
-  if constexpr (kParts == 1 && R == kBlock) {
-    for (; l + 5 <= lefts; l += 5) SumBlock<5, R>(left + l, right, units, sums + l * n * 16, n);
-  }
-  for (; l < lefts; ++l) SumBlock<1, R>(left + l, right, units, sums + l * n * 16, n);
+  for (; l + 5 <= lefts; l += 5)
+    SumBlock<5, R>(left + l, right, units, ahead, sums + l * n * 16, n);
+  for (; l < lefts; ++l) SumBlock<1, R>(left + l, right, units, ahead, sums + l * n * 16, n);
 }
+
+// Right-hand rows of one register block of sums: 5 x 4 sums (all of n = 4) with 32 registers, 5 x 2
+// with 16.
+constexpr int kBlock = kLanes == 16 ? 4 : 2;
 
 template <class T>
 void AddSums(const StreamMixBackward& a, const T* const* left, const T* const* right,
-             std::int64_t units) {
+             std::int64_t units, std::ptrdiff_t ahead) {
   // left rows 0..n-1 are x, row n is h_out: without grad_h_res only the last one counts.
   const int first = a.want_grad_h_res ? 0 : a.n;
   const int lefts = a.n + 1 - first;
   float* sums = a.sums + first * a.n * 16;
   int r = 0;
-  for (; r + static_cast<int>(kBlock) <= a.n; r += kBlock) {
-    SumRows<kBlock>(left + first, lefts, right + r, units, sums + r * 16, a.n);
+  for (; r + kBlock <= a.n; r += kBlock) {
+    SumRows<kBlock>(left + first, lefts, right + r, units, ahead, sums + r * 16, a.n);
   }
-  for (; r < a.n; ++r) SumRows<1>(left + first, lefts, right + r, units, sums + r * 16, a.n);
+  for (; r < a.n; ++r) SumRows<1>(left + first, lefts, right + r, units, ahead, sums + r * 16, a.n);
 }
 
 // The last, partial unit of a row, padded with zeros.
@@ -215,7 +233,7 @@ void BackwardTail(const StreamMixBackward& a, const T* const* left, const T* con
     std::memcpy(rows[i], i < a.n ? right[i] : left[i - a.n], rest * sizeof(T));
     padded[i] = rows[i];
   }
-  AddSums(a, padded + a.n, padded, 1);
+  AddSums(a, padded + a.n, padded, 1, 0);
   BackwardUnit<N>(rows[0], kUnit, a.h_post, a.h_res, a.n, out[0], kUnit, out[a.n]);
   for (int j = 0; j < a.n; ++j) std::memcpy(grad_x + j * grad_x_lane, out[j], rest * sizeof(T));
   std::memcpy(grad_h_out, out[a.n], rest * sizeof(T));
@@ -238,9 +256,13 @@ void Backward(const StreamMixBackward& a) {
     T* grad_x = a.streaming ? buffer : static_cast<T*>(a.grad_x) + begin;
     const std::ptrdiff_t grad_x_lane = a.streaming ? kChunk : a.grad_x_lane;
     T* grad_h_out = a.streaming ? buffer + n * kChunk : static_cast<T*>(a.grad_h_out) + begin;
+    const std::ptrdiff_t x_ahead = Ahead(begin, a.d, a.x_next);
+    const std::ptrdiff_t h_out_ahead = Ahead(begin, a.d, a.h_out_next);
     // Sums first: grad_x may be grad_y.
-    AddSums(a, left, right, units);
+    AddSums(a, left, right, units, Ahead(begin, a.d, a.grad_y_next));
     for (std::int64_t u = 0; u < units; ++u) {
+      for (int i = 0; i < n; ++i) PrefetchUnit(left[i] + u * 32 + x_ahead);
+      PrefetchUnit(left[n] + u * 32 + h_out_ahead);
       BackwardUnit<N>(right[0] + u * 32, a.grad_y_lane, a.h_post, a.h_res, n, grad_x + u * 32,
                       grad_x_lane, grad_h_out + u * 32);
     }

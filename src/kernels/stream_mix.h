@@ -26,6 +26,9 @@ struct StreamMixForward {
   int n;
   std::int64_t d;
   bool streaming;  // write y with non-temporal stores
+  // From this token's x and h_out to the next token's, in elements: for prefetching only.
+  std::ptrdiff_t x_next = 0;
+  std::ptrdiff_t h_out_next = 0;
 };
 
 struct StreamMixBackward {
@@ -47,6 +50,10 @@ struct StreamMixBackward {
   int n;
   std::int64_t d;
   bool streaming;
+  // From this token's rows to the next token's, in elements: for prefetching only.
+  std::ptrdiff_t grad_y_next = 0;
+  std::ptrdiff_t x_next = 0;
+  std::ptrdiff_t h_out_next = 0;
 };
 
 struct StreamMixKernels {

@@ -10,14 +10,14 @@ std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
       MhcPostEntry(),
       MhcPostBackwardEntry(),
+      MhcPreEntry(),
+      MhcPreBackwardEntry(),
       BlockAttnResEntry(),
       BlockAttnResBackwardEntry(),
       AttnResPrepareEntry(),
       AttnResPrepareBackwardEntry(),
       AttnResMergeEntry(),
       AttnResMergeBackwardEntry(),
-      MhcPreEntry(),
-      MhcPreBackwardEntry(),
   };
   return operators;
 }

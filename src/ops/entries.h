@@ -8,14 +8,14 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry MhcPreEntry();
+OperatorEntry MhcPreBackwardEntry();
 OperatorEntry BlockAttnResEntry();
 OperatorEntry BlockAttnResBackwardEntry();
 OperatorEntry AttnResPrepareEntry();
 OperatorEntry AttnResPrepareBackwardEntry();
 OperatorEntry AttnResMergeEntry();
 OperatorEntry AttnResMergeBackwardEntry();
-OperatorEntry MhcPreEntry();
-OperatorEntry MhcPreBackwardEntry();
 
 }  // namespace anabranch
 

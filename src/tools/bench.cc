@@ -1,12 +1,13 @@
 // `anabranch bench`: operators against roofs that are measured in turn with them, so that noise
 // hits both sides alike.
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -134,6 +135,7 @@ double Median(std::vector<double> values) {
 
 struct Result {
   std::string roof;
+  std::string roof_code;  // which of the roof's codes was the fastest
   double roof_value = 0;  // bytes or flops a second
   std::vector<double> seconds;
 };
@@ -152,6 +154,7 @@ class CaseBench {
       : entry_(entry), case_(c), context_(context), cost_(entry.cost(c)) {
     harness::Random random(1);
     std::vector<TensorView> views;
+    RefuseTooLarge();
     for (const TensorSpec& spec : entry.tensors(c)) {
       memory_.push_back(NewTensor(spec, random));
       views.emplace_back(memory_.back().get(), spec.dtype, spec.sizes);
@@ -167,9 +170,11 @@ class CaseBench {
   }
 
   const PlanInfo& info() const { return plan_.info(); }
+  int threads() const { return context_.threads(); }
   const Cost& cost() const { return cost_; }
 
-  Result Measure(int repeat, Progress* progress, double done, double share) {
+  // At least `repeat` measurements, and as many more as fit into `min_time` seconds.
+  Result Measure(int repeat, double min_time, Progress* progress, double done, double share) {
     const auto run = [this] {
       Check(plan_.Run(workspace_.get(), plan_.workspace_bytes(), context_));
     };
@@ -178,7 +183,13 @@ class CaseBench {
     const int inner = std::clamp(static_cast<int>(1e-3 / std::max(once, 1e-9)), 1, 10000);
     Result result;
     std::vector<std::vector<double>> roofs(std::size(kStreamVariants));
-    for (int r = 0; r < repeat; ++r) {
+    const auto start = Clock::now();
+    for (int r = 0;; ++r) {
+      const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+      const double fraction =
+          std::min(static_cast<double>(r) / repeat, min_time > 0 ? elapsed / min_time : 1.0);
+      if (r >= repeat && elapsed >= min_time) break;
+      progress->Update(done + share * std::min(fraction, 1.0), entry_.name);
       result.seconds.push_back(TimeCall(run, inner));
       if (cost_.roof == Cost::Roof::kFma) {
         const double flops = std::max(cost_.flops, 1e8);
@@ -186,14 +197,17 @@ class CaseBench {
       } else {
         for (std::size_t v = 0; v < roofs.size(); ++v) roofs[v].push_back(Stream(v, inner));
       }
-      progress->Update(done + share * (r + 1) / repeat, entry_.name);
     }
     result.roof = "fma";
     double best = Median(roofs[0]);
     if (cost_.roof == Cost::Roof::kStream) {
       result.roof =
           "stream(" + std::to_string(cost_.reads) + "," + std::to_string(cost_.writes) + ")";
-      for (const std::vector<double>& seconds : roofs) best = std::min(best, Median(seconds));
+      for (std::size_t v = 0; v < roofs.size(); ++v) {
+        if (v > 0 && Median(roofs[v]) >= best) continue;
+        best = Median(roofs[v]);
+        result.roof_code = kStreamVariants[v].name;
+      }
     }
     result.roof_value = (cost_.roof == Cost::Roof::kFma ? cost_.flops : cost_.bytes) / best;
     return result;
@@ -202,6 +216,23 @@ class CaseBench {
  private:
   static void Check(const Status& status) {
     if (!status.ok()) throw UsageError{status.message()};
+  }
+
+  // Memory that is promised and then not there ends the process.
+  void RefuseTooLarge() const {
+    double bytes = cost_.stream_bytes * (cost_.reads + cost_.writes);
+    for (const TensorSpec& spec : entry_.tensors(case_)) {
+      double elements = 1;
+      for (std::int64_t size : spec.sizes) elements *= static_cast<double>(size);
+      bytes += elements * static_cast<double>(DTypeSize(spec.dtype));
+    }
+    const double present =
+        static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+    if (bytes < 0.9 * present) return;
+    char text[128];
+    std::snprintf(text, sizeof(text), "benchmark tensors need %.3g GB of %.3g GB, expected a ",
+                  bytes / 1e9, present / 1e9);
+    throw UsageError{std::string(entry_.name) + ": " + text + "smaller shape"};
   }
 
   double Stream(std::size_t variant, int inner) const {
@@ -235,7 +266,7 @@ nlohmann::json ToJson(const OperatorEntry& entry, const Case& c, const CaseBench
           {"n", c.n},
           {"L", c.sources},
           {"dtype", DTypeName(c.dtype)},
-          {"threads", bench.info().threads},
+          {"threads", bench.threads()},
           {"target", TargetName(bench.info().target)},
           {"seconds_median", Median(result.seconds)},
           {"seconds_min", *std::min_element(result.seconds.begin(), result.seconds.end())},
@@ -262,10 +293,12 @@ double PrintResult(const OperatorEntry& entry, const Case& c, const CaseBench& b
   const double work = fma ? bench.cost().flops : bench.cost().bytes;
   const double seconds = Median(result.seconds);
   const double fraction = work / seconds / result.roof_value;
-  std::printf("%-28s %-30s %-9s %-7s %8.1fus %13.3f %s %8.1f %s/s %10.1f %8.2f  %s\n", entry.name,
-              Label(c).c_str(), DTypeName(c.dtype), TargetName(bench.info().target), seconds * 1e6,
-              work * (fma ? 1e-9 : 1e-6), fma ? "GF" : "MB", work / seconds * 1e-9,
-              fma ? "GF" : "GB", result.roof_value * 1e-9, fraction, result.roof.c_str());
+  std::printf("%-28s %-30s %-9s %-7s %8.1fus %13.3f %s %8.1f %s/s %5.1f %s/s %8.2f  %s%s\n",
+              entry.name, Label(c).c_str(), DTypeName(c.dtype), TargetName(bench.info().target),
+              seconds * 1e6, work * (fma ? 1e-9 : 1e-6), fma ? "GF" : "MB", work / seconds * 1e-9,
+              fma ? "GF" : "GB", result.roof_value * 1e-9, fma ? "GF" : "GB", fraction,
+              result.roof.c_str(),
+              result.roof_code.empty() ? "" : (", " + result.roof_code).c_str());
   std::fflush(stdout);
   return fraction;
 }
@@ -302,6 +335,7 @@ int Bench(const BenchOptions& options) {
   }
   Context context;
   context.set_target(SelectTarget(options.target));
+  if (options.target.empty()) DefaultTarget();
   if (options.threads < 0) {
     throw UsageError{"--threads is " + std::to_string(options.threads) + ", expected at least 1"};
   }
@@ -314,19 +348,22 @@ int Bench(const BenchOptions& options) {
     for (const auto& [entry, c] : work) PrintPlan(*entry, c, context);
     return 0;
   }
+  for (const auto& [entry, c] : work) {
+    if (c.tokens() == 0) throw UsageError{"--shape: T is 0, expected at least 1"};
+  }
   std::unique_ptr<OutputFile> file;
   if (!options.json.empty()) file = std::make_unique<OutputFile>(options.json);
   nlohmann::json json = nlohmann::json::array();
   Progress progress("bench");
-  PrintHeader();
   for (std::size_t k = 0; k < work.size(); ++k) {
     const auto& [entry, c] = work[k];
-    if (c.tokens() == 0) throw UsageError{"--shape: T is 0, expected at least 1"};
     CaseBench bench(*entry, c, context);
     const double share = 1.0 / static_cast<double>(work.size());
     const int repeat = options.quick ? std::min(options.repeat, 5) : options.repeat;
-    const Result result = bench.Measure(repeat, &progress, static_cast<double>(k) * share, share);
+    const Result result =
+        bench.Measure(repeat, options.min_time, &progress, static_cast<double>(k) * share, share);
     progress.Clear();
+    if (k == 0) PrintHeader();
     const double fraction = PrintResult(*entry, c, bench, result);
     json.push_back(ToJson(*entry, c, bench, result, fraction));
   }

@@ -1,6 +1,7 @@
 // `anabranch check`: random awkward calls of every operator against its definition.
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
 #include "src/tools/commands.h"
 #include "src/tools/harness/harness.h"
@@ -74,11 +75,20 @@ Tally CheckOperator(const OperatorEntry& entry, const CheckOptions& options,
 
 int Check(const CheckOptions& options) {
   std::vector<Target> targets = SupportedTargets();
-  if (const Target one = SelectTarget(options.target); one != Target::kAuto) targets = {one};
+  if (const Target one = SelectTarget(options.target); one != Target::kAuto) {
+    targets = {one};
+  } else if (std::getenv("ANABRANCH_TARGET") != nullptr) {
+    targets = {DefaultTarget()};
+  }
   const std::vector<const OperatorEntry*> entries = SelectOperators(options.ops);
   if (options.seconds <= 0 && options.cases < 1) {
     throw UsageError{"--cases is " + std::to_string(options.cases) + ", expected at least 1"};
   }
+  if (options.threads < 0) {
+    throw UsageError{"--threads is " + std::to_string(options.threads) + ", expected at least 1"};
+  }
+  DefaultTarget();  // the reference runs without a target by name: a wrong ANABRANCH_TARGET is a
+                    // wrong request, no failed case
   bool ok = true;
   std::printf("%-28s %8s  %-28s\n", "operator", "calls", "worst error (1 = allowed)");
   for (const OperatorEntry* entry : entries) {

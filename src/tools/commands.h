@@ -31,7 +31,7 @@ struct CheckOptions {
   std::int64_t cases = 300;  // an operator pass
   std::int64_t only = -1;    // this case alone
   double seconds = 0;        // > 0: as many cases as fit, an operator pass
-  std::string target;        // empty: all that run here
+  std::string target;        // empty: all that run here, or ANABRANCH_TARGET's
   int threads = 0;           // 0: random
 };
 int Check(const CheckOptions& options);
@@ -44,6 +44,7 @@ struct BenchOptions {
   std::string target;
   int threads = 0;  // 0: all
   int repeat = 15;
+  double min_time = 0;  // seconds; repeats go on until they have taken this long
   bool quick = false;
   bool plan = false;
   std::string json;
@@ -53,6 +54,10 @@ int Bench(const BenchOptions& options);
 // Operators named by a user: "mhc_post" stands for both passes. UsageError lists the known ones.
 std::vector<const OperatorEntry*> SelectOperators(const std::vector<std::string>& names,
                                                   const std::string& pass = "both");
+
+// The target of a call that names none: the best one, or ANABRANCH_TARGET's. UsageError if that is
+// unknown or not supported. `why`, if not null, receives the reason.
+Target DefaultTarget(std::string* why = nullptr);
 
 // A target by name; kAuto for "". UsageError if unknown or not supported.
 Target SelectTarget(const std::string& name);

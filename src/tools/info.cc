@@ -46,11 +46,8 @@ std::string StreamRange(const OperatorEntry& entry) {
 
 int Info(const InfoOptions& options) {
   const CpuInfo& cpu = GetCpuInfo();
-  Target chosen = Target::kAuto;
   std::string why;
-  if (Status status = ResolveTarget(Target::kAuto, &chosen, &why); !status.ok()) {
-    throw UsageError{status.message()};
-  }
+  const Target chosen = DefaultTarget(&why);
   if (options.json) {
     nlohmann::json json = {
         {"version", ANABRANCH_VERSION}, {"cpu", cpu.model},         {"targets", TargetNames()},
@@ -78,7 +75,9 @@ int Info(const InfoOptions& options) {
   std::printf("dtypes     %s (float64: the reference)\n", Join(ActivationNames(), ", ").c_str());
   std::printf("operators\n");
   for (const OperatorEntry& entry : Operators()) {
-    std::printf("  %-28s %s\n", entry.name, entry.summary);
+    const std::vector<std::string> variants(entry.variants.begin(), entry.variants.end());
+    std::printf("  %-28s %s\n  %-28s forms: %s\n", entry.name, entry.summary, "",
+                Join(variants, "; ").c_str());
   }
   return 0;
 }
@@ -124,6 +123,14 @@ std::vector<const OperatorEntry*> SelectOperators(const std::vector<std::string>
     }
   }
   return selected;
+}
+
+Target DefaultTarget(std::string* why) {
+  Target target = Target::kAuto;
+  if (Status status = ResolveTarget(Target::kAuto, &target, why); !status.ok()) {
+    throw UsageError{status.message()};
+  }
+  return target;
 }
 
 Target SelectTarget(const std::string& name) {

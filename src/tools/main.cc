@@ -28,9 +28,10 @@ void AddCheck(CLI::App& app, CheckOptions* o) {
   check->add_option("op", o->ops, "Operators (default: all)");
   check->add_option("--seed", o->seed, "Seed of the random cases")->capture_default_str();
   check->add_option("--cases", o->cases, "Cases an operator pass")->capture_default_str();
-  check->add_option("--case", o->only, "Run this case alone");
+  check->add_option("--case", o->only, "Run this case alone")->check(CLI::NonNegativeNumber);
   check->add_option("--seconds", o->seconds, "As many cases as fit, an operator pass");
-  check->add_option("--target", o->target, "One SIMD target (default: all that run here)");
+  check->add_option("--target", o->target,
+                    "One SIMD target (default: ANABRANCH_TARGET, or all that run here)");
   check->add_option("--threads", o->threads, "Threads (default: random)");
   check->footer(kCheckExamples);
 }
@@ -45,6 +46,8 @@ void AddBench(CLI::App& app, BenchOptions* o) {
   bench->add_option("--threads", o->threads, "Threads (default: all)");
   bench->add_option("--repeat", o->repeat, "Measurements, of which the median counts")
       ->capture_default_str();
+  bench->add_option("--min-time", o->min_time, "Go on measuring for so many seconds a line")
+      ->check(CLI::NonNegativeNumber);
   bench->add_flag("--quick", o->quick, "Smaller shapes, fewer repeats");
   bench->add_flag("--plan", o->plan, "Show how the work is cut, run nothing");
   bench->add_option("--json", o->json, "Also write the results to this file");

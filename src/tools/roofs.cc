@@ -51,15 +51,15 @@ void StreamToken(const tools::StreamCall& call, const tools::StreamVariant& vari
               static_cast<std::size_t>(token * call.writes) * row;
   for (std::size_t begin = 0; begin < row; begin += kRun) {
     const std::size_t count = std::min(kRun, row - begin);
-    if (variant.prefetch_bytes > 0) {
-      for (int r = 0; r < call.reads; ++r) {
-        for (std::size_t k = 0; k < count; k += 64) {
-          hwy::Prefetch(in + static_cast<std::size_t>(r) * row + begin + k +
-                        variant.prefetch_bytes);
-        }
-      }
-    }
+    // Past a row's end: the beginning of the same row of the next token.
+    const std::size_t ahead =
+        variant.prefetch_bytes + (begin + variant.prefetch_bytes < row
+                                      ? 0
+                                      : (static_cast<std::size_t>(call.reads) - 1) * row);
     for (std::size_t k = 0; k + 64 <= count; k += hn::Lanes(d)) {
+      for (int r = 0; variant.prefetch_bytes > 0 && k % 64 == 0 && r < call.reads; ++r) {
+        hwy::Prefetch(in + static_cast<std::size_t>(r) * row + begin + k + ahead);
+      }
       auto sum = hn::LoadU(d, in + begin + k);
       for (int r = 1; r < call.reads; ++r) {
         sum = hn::Xor(sum, hn::LoadU(d, in + static_cast<std::size_t>(r) * row + begin + k));

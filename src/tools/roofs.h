@@ -22,7 +22,9 @@ struct StreamVariant {
 inline constexpr StreamVariant kStreamVariants[] = {{false, 0, "plain"},
                                                     {false, 1024, "prefetch"},
                                                     {true, 0, "non-temporal"},
-                                                    {true, 1024, "non-temporal, prefetch"}};
+                                                    {true, 512, "non-temporal, prefetch 512"},
+                                                    {true, 1024, "non-temporal, prefetch 1 KiB"},
+                                                    {true, 2048, "non-temporal, prefetch 2 KiB"}};
 
 // Reads `reads` rows and writes `writes` rows of `row_bytes` for each token, laid out
 // [tokens, rows, row_bytes] as the operators' tensors are, in runs of 512 bytes a row.

@@ -22,6 +22,10 @@ ACL_FUNC_VISIBILITY aclError aclFinalize();
 ACL_FUNC_VISIBILITY aclError aclFinalize(void);
 #endif
 
+/* Takes one aclInit back and tells how many are left (`refCount` may be null); with the last one it
+   ends what aclFinalize ends. 100037 when none was left. */
+ACL_FUNC_VISIBILITY aclError aclFinalizeReference(uint64_t *refCount);
+
 /* The messages that failures left in this thread, newest first, one a line, and forgets them. Never
    null; valid until the thread's next call. */
 #ifdef __cplusplus

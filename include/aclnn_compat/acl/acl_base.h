@@ -91,6 +91,15 @@ typedef enum {
 /* Severity of a line of the application log. */
 typedef enum { ACL_DEBUG = 0, ACL_INFO = 1, ACL_WARNING = 2, ACL_ERROR = 3 } aclLogLevel;
 
+/* Bytes of an element; 0 for types without whole bytes (ACL_INT4, ACL_STRING ...) and unknown ones. */
+ACL_FUNC_VISIBILITY size_t aclDataTypeSize(aclDataType dataType);
+
+/* A line of the application log, on stderr: "[LEVEL] file:line func: text". Lines below the level that
+   the environment variable ANABRANCH_LOG_LEVEL gives (0..3; errors only without it) are dropped. */
+ACL_FUNC_VISIBILITY void aclAppLog(aclLogLevel logLevel, const char *func, const char *file,
+                                   uint32_t line, const char *fmt, ...);
+#define ACL_APP_LOG(level, ...) aclAppLog((level), __func__, __FILE__, (uint32_t)__LINE__, __VA_ARGS__)
+
 /* Bit pattern -> float, exact. */
 ACL_FUNC_VISIBILITY float aclFloat16ToFloat(aclFloat16 value);
 

@@ -17,6 +17,56 @@ ACL_FUNC_VISIBILITY aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *exe
 /* Destroys an executor. Harmless for one that phase 2 has consumed; 161001 for null. */
 ACL_FUNC_VISIBILITY aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor);
 
+/* Starts and ends the operator layer; harmless and not needed here. `configPath` as for aclInit. */
+ACL_FUNC_VISIBILITY aclnnStatus aclnnInit(const char *configPath);
+#ifdef __cplusplus
+ACL_FUNC_VISIBILITY aclnnStatus aclnnFinalize();
+#else
+ACL_FUNC_VISIBILITY aclnnStatus aclnnFinalize(void);
+#endif
+
+/* Give an executor another address for the storage of one of its tensors, for the next phase 2 (work
+   that is queued already keeps its own). `index` counts the tensor arguments of phase 1 in the order
+   of its signature, absent optional ones and lists included: all of them (aclSetTensorAddr), its inputs or
+   its outputs only. `tensor` is the tensor of phase 1 or one of the same dtype, shape and strides; its
+   offset counts from `addr`. The addresses are checked by the next phase 2. 161001: null; 161002: an
+   unknown executor or tensor, an index beyond the arguments, an argument that was null, a list. */
+ACL_FUNC_VISIBILITY aclnnStatus aclSetTensorAddr(aclOpExecutor *executor, const size_t index,
+                                                 aclTensor *tensor, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus aclSetInputTensorAddr(aclOpExecutor *executor, const size_t index,
+                                                      aclTensor *tensor, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus aclSetOutputTensorAddr(aclOpExecutor *executor, const size_t index,
+                                                       aclTensor *tensor, void *addr);
+
+/* The same for member `relativeIndex` of the list that is argument `irIndex`. */
+ACL_FUNC_VISIBILITY aclnnStatus aclSetDynamicTensorAddr(aclOpExecutor *executor, size_t irIndex,
+                                                        const size_t relativeIndex,
+                                                        aclTensorList *tensors, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus aclSetDynamicInputTensorAddr(aclOpExecutor *executor, size_t irIndex,
+                                                             const size_t relativeIndex,
+                                                             aclTensorList *tensors, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus aclSetDynamicOutputTensorAddr(aclOpExecutor *executor, size_t irIndex,
+                                                              const size_t relativeIndex,
+                                                              aclTensorList *tensors, void *addr);
+
+/* The same calls under their other spelling. */
+ACL_FUNC_VISIBILITY aclnnStatus AclSetAclOpExecutorRepeatable(aclOpExecutor *executor);
+ACL_FUNC_VISIBILITY aclnnStatus AclSetTensorAddr(aclOpExecutor *executor, const size_t index,
+                                                 aclTensor *tensor, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus AclSetInputTensorAddr(aclOpExecutor *executor, const size_t index,
+                                                      aclTensor *tensor, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus AclSetOutputTensorAddr(aclOpExecutor *executor, const size_t index,
+                                                       aclTensor *tensor, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus AclSetDynamicTensorAddr(aclOpExecutor *executor, size_t irIndex,
+                                                        const size_t relativeIndex,
+                                                        aclTensorList *tensors, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus AclSetDynamicInputTensorAddr(aclOpExecutor *executor, size_t irIndex,
+                                                             const size_t relativeIndex,
+                                                             aclTensorList *tensors, void *addr);
+ACL_FUNC_VISIBILITY aclnnStatus AclSetDynamicOutputTensorAddr(aclOpExecutor *executor, size_t irIndex,
+                                                              const size_t relativeIndex,
+                                                              aclTensorList *tensors, void *addr);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,9 +39,7 @@ class MixPlan : public PlanImpl {
       : shape_(shape), kernels_(GetStreamMixKernels(x.dtype, shape.n, target)) {
     const double row_bytes = static_cast<double>(shape.d) * static_cast<double>(DTypeSize(x.dtype));
     const double token_bytes = row_bytes * (rows_read + rows_written);
-    // Tiles of about 512 KiB: large enough to hide the hand-out, small enough to balance.
-    tile_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(524288 / token_bytes), 1,
-                                     std::max<std::int64_t>(shape.tokens, 1));
+    tile_ = TokensPerItem(context, shape.tokens, token_bytes);
     info.work_items = CeilDiv(shape.tokens, tile_);
     info.threads =
         ThreadsForBytes(context, info.work_items, token_bytes * static_cast<double>(shape.tokens));
@@ -61,6 +59,11 @@ class MixPlan : public PlanImpl {
       for (std::int64_t t = item * tile_; t < end; ++t) body(t);
       if (info.streaming) kernels_.flush();
     });
+  }
+
+  // From token t to the next, in elements; 0 from the last one.
+  std::ptrdiff_t Next(const TokenRows& rows, std::int64_t t) const {
+    return t + 1 < shape_.tokens ? rows.index.Offset(t + 1) - rows.index.Offset(t) : 0;
   }
 
   // Dense copies of one token's coefficients. Returns false without h_res.
@@ -121,7 +124,8 @@ class ForwardPlan final : public MixPlan {
       const bool mixes = LoadCoefficients(t, h_post_, h_res_, post, res);
       if (dense_) {
         kernels_.forward({x_.Token(t), x_.stride0, h_out_.Token(t), post, mixes ? res : nullptr,
-                          y_.Token(t), y_.stride0, shape_.n, shape_.d, info.streaming});
+                          y_.Token(t), y_.stride0, shape_.n, shape_.d, info.streaming, Next(x_, t),
+                          Next(h_out_, t)});
       } else {
         RunStrided(t, post, mixes ? res : nullptr);
       }
@@ -184,7 +188,10 @@ class BackwardPlan final : public MixPlan {
                              grad_h_res_.defined(),
                              shape_.n,
                              shape_.d,
-                             info.streaming};
+                             info.streaming,
+                             Next(grad_y_, t),
+                             Next(x_, t),
+                             Next(h_out_, t)};
       if (dense_) {
         kernels_.backward(call);
       } else {
