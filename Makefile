@@ -4,6 +4,8 @@ JOBS ?= $(shell nproc)
 PREFIX ?= $(CURDIR)/out/prefix
 TEXT ?= README.md
 BUILD := build/release
+# More arguments for the configuration, e.g. CMAKE_ARGS=-DANABRANCH_WERROR=ON.
+CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench build install format lint floors asan tsan clean setup
@@ -15,7 +17,7 @@ setup:
 	@scripts/setup.sh
 
 build: setup  ## build everything (installs what is missing)
-	@cmake --preset release >/dev/null
+	@cmake --preset release $(CMAKE_ARGS) >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 
 demo: build  ## build, check, a quick benchmark, and two programs on real input (TEXT=file)

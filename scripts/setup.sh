@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build make pkg-config ccache
-          libhwy-dev libtbb-dev libcli11-dev nlohmann-json3-dev libgtest-dev python3)
+          python3 libhwy-dev libtbb-dev libcli11-dev nlohmann-json3-dev libgtest-dev python3)
 for extra in "$@"; do
   case "$extra" in
     lint) packages+=(clang-format-14 clang-tidy-14) ;;

@@ -69,7 +69,12 @@ aclnnStatus aclnnAttnResPrepareBackwardGetWorkspaceSize(
       {"rmsnormGamma", rmsnormGammaOptional, false},
       {"gradQueries", gradQueries},
       {"gradRmsnormGamma", gradRmsnormGamma, rmsnormGammaOptional != nullptr && enableRmsnorm}};
-  call.lists = {{"blocks", blocksOptional, false}, {"gradBlocks", gradBlocksOptional, false}};
+  call.lists = {{.name = "blocks", .list = blocksOptional, .required = false, .tensors_before = 3},
+                {.name = "gradBlocks",
+                 .list = gradBlocksOptional,
+                 .required = false,
+                 .output = true,
+                 .tensors_before = 5}};
   call.prepare = [scale, rmsnormEps, enableRmsnorm, count = ListSize(blocksOptional),
                   has_gamma = rmsnormGammaOptional != nullptr](const Views& t, Plan* plan) {
     anabranch::AttnResPrepareBackwardArgs args;

@@ -74,7 +74,8 @@ aclnnStatus aclnnBlockAttnResBackwardGetWorkspaceSize(
       {"gradPartialBlock", gradPartialBlock, partialBlockOptional != nullptr},
       {"gradProjWeight", gradProjWeight},
       {"gradRmsnormGamma", gradRmsnormGamma, rmsnormGammaOptional != nullptr && enableRmsnorm}};
-  call.lists = {{"blocks", blocks}, {"gradBlocks", gradBlocks}};
+  call.lists = {{.name = "blocks", .list = blocks, .tensors_before = 1},
+                {.name = "gradBlocks", .list = gradBlocks, .output = true, .tensors_before = 6}};
   call.prepare = [scale, rmsnormEps, enableRmsnorm, count = ListSize(blocks),
                   has_gamma = rmsnormGammaOptional != nullptr,
                   has_partial = partialBlockOptional != nullptr](const Views& t, Plan* plan) {

@@ -32,13 +32,11 @@ struct AttnRowSums {
 // Floats of running sums that a row keeps between the pieces of a token.
 inline constexpr int kAttnCarry = 3 * 32;
 
-// Rows that a kernel fetches into the cache at an even pace while it computes, so that the memory
-// is never idle: rows[begin] ... rows[end - 1] of this token or the next one. Nothing if begin >=
-// end.
+// The next token's rows, which a kernel fetches into the cache at an even pace while it computes
+// from the cache, so that the memory is not idle.
 struct AttnAhead {
   const void* const* rows = nullptr;
-  int begin = 0;
-  int end = 0;
+  int quarters = 0;  // how much of them: 0 (nothing) to 4 (all)
 };
 
 struct AttnDots {
@@ -51,7 +49,6 @@ struct AttnDots {
   float* carry;      // null; or [count][kAttnCarry], zero before a token's first piece (all pieces
                      // but the last a multiple of 32 elements)
   AttnRowSums* out;  // [count]; of the pieces so far
-  AttnAhead ahead;
 };
 
 struct AttnSum {

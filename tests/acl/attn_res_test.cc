@@ -219,5 +219,49 @@ TEST_F(AclnnAttnRes, FailuresNameTheArgument) {
                 {"grad_blocks has 2 tensors, expected 3"});
 }
 
+// Lists have their place among the arguments: blocks is argument 0 of the forward; of the backward
+// gradH is argument 0, blocks 1 and gradBlocks the first output.
+TEST_F(AclnnAttnRes, MembersOfListsGetNewAddresses) {
+  std::vector<HostTensor<float>*> v;
+  aclTensorList* blocks = tensors_.List({1, kT, kD}, 2, true, &v);
+  auto& w = tensors_.Make({1, kD});
+  auto& h = tensors_.Make({1, kT, kD}, false);
+  auto& want = tensors_.Make({1, kT, kD}, false);
+  const auto phase_one = [&](aclTensor* to) {
+    return aclnnBlockAttnResGetWorkspaceSize(blocks, w.tensor, nullptr, nullptr, 0.5, 1e-6, false,
+                                             to, nullptr, nullptr, &size_, &executor_);
+  };
+  auto& other = tensors_.Make({1, kT, kD});
+  ASSERT_EQ(phase_one(h.tensor), 0) << aclGetRecentErrMsg();
+  ASSERT_EQ(aclSetDynamicInputTensorAddr(executor_, 0, 1, blocks, other.data.data()), 0);
+  ExpectFailure(aclSetTensorAddr(executor_, 0, h.tensor, h.data.data()), 161002,
+                {"blocks, a list", "expected a tensor"});
+  ExpectFailure(aclSetDynamicTensorAddr(executor_, 0, 2, blocks, h.data.data()), 161002,
+                {"relativeIndex is 2", "less than 2"});
+  Run(0, aclnnBlockAttnRes);
+  v[1]->data = other.data;
+  Run(phase_one(want.tensor), aclnnBlockAttnRes);
+  EXPECT_EQ(h.data, want.data);
+
+  std::vector<HostTensor<float>*> grads;
+  aclTensorList* grad_blocks = tensors_.List({1, kT, kD}, 2, false, &grads);
+  auto& alpha = tensors_.Make({1, kT, 2});
+  auto& grad_w = tensors_.Make({1, kD}, false);
+  ASSERT_EQ(aclnnBlockAttnResBackwardGetWorkspaceSize(
+                h.tensor, blocks, w.tensor, alpha.tensor, nullptr, nullptr, nullptr, 0.5, 1e-6,
+                false, grad_blocks, nullptr, grad_w.tensor, nullptr, &size_, &executor_),
+            0)
+      << aclGetRecentErrMsg();
+  ASSERT_EQ(aclSetDynamicTensorAddr(executor_, 1, 0, blocks, other.data.data()), 0);
+  ASSERT_EQ(aclSetDynamicOutputTensorAddr(executor_, 0, 0, grad_blocks, want.data.data()), 0);
+  ExpectFailure(aclSetOutputTensorAddr(executor_, 0, w.tensor, w.data.data()), 161002,
+                {"gradBlocks, a list"});
+  want.data.assign(want.data.size(), -7.0f);
+  Run(0, aclnnBlockAttnResBackward);
+  EXPECT_EQ(grads[0]->data, std::vector<float>(grads[0]->data.size(), -7.0f));
+  EXPECT_NE(want.data, grads[0]->data);
+  EXPECT_NE(grads[1]->data, grads[0]->data);
+}
+
 }  // namespace
 }  // namespace anabranch::acl_test

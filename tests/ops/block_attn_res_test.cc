@@ -223,6 +223,39 @@ TEST(BlockAttnResTest, WorkspaceDoesNotGrowWithTokens) {
   EXPECT_EQ(plan_few.workspace_bytes(), plan_many.workspace_bytes());
 }
 
+// Sources and gradients may be slices of stacked tensors, whose memory lies between each other.
+TEST(BlockAttnResTest, TakesSlicesOfStackedTensors) {
+  constexpr std::int64_t kT = 5, kL = 3, kD = 48;
+  Call want(kL, false, kT, kD), call(kL, false, kT, kD);
+  const TensorView stacked = call.memory.Tensor({kT, kL, kD});
+  const TensorView grads = call.memory.Tensor({kT, kL, kD});
+  for (std::int64_t l = 0; l < kL; ++l) {
+    const auto i = static_cast<std::size_t>(l);
+    const Dims sizes{kT, kD}, strides{kL * kD, 1};
+    for (std::int64_t k = 0; k < kT * kD; ++k) {
+      Data(stacked)[(k / kD * kL + l) * kD + k % kD] = Data(want.forward.blocks[i])[k];
+    }
+    call.forward.blocks[i] = TensorView(Data(stacked) + l * kD, DType::kFloat32, sizes, strides);
+    call.backward.grad_blocks[i] =
+        TensorView(Data(grads) + l * kD, DType::kFloat32, sizes, strides);
+  }
+  call.Share();
+  ASSERT_TRUE(RunArgs(want.forward).ok());
+  ASSERT_TRUE(RunArgs(want.backward).ok());
+  ASSERT_TRUE(RunArgs(call.forward).ok());
+  const Status status = RunArgs(call.backward);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Values(call.forward.h), Values(want.forward.h));
+  for (std::int64_t l = 0; l < kL; ++l) {
+    for (std::int64_t k = 0; k < kT * kD; ++k) {
+      ASSERT_EQ(Data(grads)[(k / kD * kL + l) * kD + k % kD],
+                Data(want.backward.grad_blocks[static_cast<std::size_t>(l)])[k]);
+    }
+  }
+  call.backward.grad_blocks[1].data = Data(grads) + kD - 1;  // one element too early
+  EXPECT_EQ(RunArgs(call.backward).code(), StatusCode::kInvalidArgument);
+}
+
 struct Bad {
   const char* words;
   StatusCode code;

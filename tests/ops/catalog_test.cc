@@ -149,7 +149,7 @@ TEST_P(EveryOperator, RefusesBadTensorsByName) {
     refused(bad, "rank and strides disagree");
     bad = good[t];
     for (int i = 0; i < bad.rank(); ++i) bad.strides[i] = std::numeric_limits<std::int64_t>::max();
-    refused(bad, "strides beyond the address space");
+    if (bad.numel() > 1) refused(bad, "strides beyond the address space");
     bad = good[t];
     bad.data = static_cast<std::byte*>(bad.data) + 1;
     refused(bad, "misaligned element");

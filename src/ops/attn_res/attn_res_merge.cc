@@ -164,16 +164,9 @@ class BackwardPlan final : public MergePlan {
     PackO(t, o);
     ForRowPieces(t, pieces,
                  [&](const void* v, const void* dh, std::int64_t begin, std::int64_t length) {
-                   kernels_.dots({&v, 1, query + begin, dh, norm_, length, carry, &by_v, {}});
-                   kernels_.dots({&dh,
-                                  1,
-                                  o + begin,
-                                  nullptr,
-                                  false,
-                                  length,
-                                  carry != nullptr ? carry + kAttnCarry : nullptr,
-                                  &by_o,
-                                  {}});
+                   kernels_.dots({&v, 1, query + begin, dh, norm_, length, carry, &by_v});
+                   kernels_.dots({&dh, 1, o + begin, nullptr, false, length,
+                                  carry != nullptr ? carry + kAttnCarry : nullptr, &by_o});
                  });
     const float rms = Rms(by_v.squares);
     const float score = by_v.query / rms;

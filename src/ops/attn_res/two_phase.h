@@ -69,10 +69,10 @@ class TwoPhasePlan : public PlanImpl {
     const int count = sources.count();
     float* keep = sources.dense() ? nullptr : carry;
     if (keep != nullptr) std::fill_n(keep, count * kAttnCarry, 0.0f);
-    ForPieces(
-        sources, t, scratch, [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
-          kernels_.dots({rows, count, query + begin, nullptr, squares, length, keep, out, {}});
-        });
+    ForPieces(sources, t, scratch,
+              [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
+                kernels_.dots({rows, count, query + begin, nullptr, squares, length, keep, out});
+              });
   }
   static std::size_t CarryBytes(const Sources& sources) {
     return sources.dense() ? 0

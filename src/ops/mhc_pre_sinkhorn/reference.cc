@@ -1,0 +1,215 @@
+// mhc_pre_sinkhorn as it is defined: mhc_pre's definition, then Sinkhorn. Outputs are overwritten.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "anabranch/mhc_pre.h"
+#include "src/core/tokens.h"
+#include "src/ops/mhc_pre_sinkhorn/mhc_pre_sinkhorn.h"
+
+namespace anabranch {
+namespace {
+
+struct Sinkhorn {
+  Sinkhorn(const MhcOptions& given, std::int64_t streams, std::int64_t num_iters)
+      : options(given),
+        n(streams),
+        steps(2 * num_iters),
+        sums(static_cast<std::size_t>(steps * n)),
+        norms(static_cast<std::size_t>(steps * n * n)) {}
+
+  double& Sum(std::int64_t k, std::int64_t i) { return sums[static_cast<std::size_t>(k * n + i)]; }
+  double& Norm(std::int64_t k, std::int64_t i, std::int64_t j) {
+    return norms[static_cast<std::size_t>((k * n + i) * n + j)];
+  }
+  bool Clamps() const { return options.clamp_low != 0 || options.clamp_high != 0; }
+  bool Outside(double z) const {
+    return Clamps() && (z < options.clamp_low || z > options.clamp_high);
+  }
+
+  // norms[0] = softmax + eps, sums[0] = sum of exp(z - max); odd steps divide columns.
+  void Forward(const double* z) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto logit = [&](std::int64_t j) {
+        const double v = z[i * n + j];
+        return Clamps() ? std::min(std::max(v, options.clamp_low), options.clamp_high) : v;
+      };
+      double top = logit(0);
+      for (std::int64_t j = 1; j < n; ++j) top = std::max(top, logit(j));
+      Sum(0, i) = 0;
+      for (std::int64_t j = 0; j < n; ++j) Sum(0, i) += std::exp(logit(j) - top);
+      for (std::int64_t j = 0; j < n; ++j) {
+        Norm(0, i, j) = std::exp(logit(j) - top) / Sum(0, i) + options.hc_eps;
+      }
+    }
+    for (std::int64_t k = 1; k < steps; ++k) {
+      for (std::int64_t r = 0; r < n; ++r) {
+        Sum(k, r) = options.hc_eps;
+        for (std::int64_t q = 0; q < n; ++q)
+          Sum(k, r) += k % 2 == 1 ? Norm(k - 1, q, r) : Norm(k - 1, r, q);
+      }
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          Norm(k, i, j) = Norm(k - 1, i, j) / Sum(k, k % 2 == 1 ? j : i);
+        }
+      }
+    }
+  }
+
+  // g: gradient of the result in, of z out.
+  void Backward(const double* z, std::vector<double>& g) {
+    const auto at = [&](std::int64_t i, std::int64_t j) -> double& {
+      return g[static_cast<std::size_t>(i * n + j)];
+    };
+    for (std::int64_t k = steps - 1; k >= 1; --k) {
+      for (std::int64_t r = 0; r < n; ++r) {
+        const bool columns = k % 2 == 1;
+        double dot = 0;
+        for (std::int64_t q = 0; q < n; ++q) {
+          dot += columns ? at(q, r) * Norm(k, q, r) : at(r, q) * Norm(k, r, q);
+        }
+        for (std::int64_t q = 0; q < n; ++q) {
+          double& v = columns ? at(q, r) : at(r, q);
+          v = (v - dot) / Sum(k, r);
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      double dot = 0;
+      for (std::int64_t j = 0; j < n; ++j) dot += at(i, j) * (Norm(0, i, j) - options.hc_eps);
+      for (std::int64_t j = 0; j < n; ++j) {
+        at(i, j) = Outside(z[i * n + j]) ? 0 : (Norm(0, i, j) - options.hc_eps) * (at(i, j) - dot);
+      }
+    }
+  }
+
+  MhcOptions options;
+  std::int64_t n, steps;
+  std::vector<double> sums, norms;
+};
+
+double* Cache(const TensorView& view, std::int64_t k, std::int64_t t) {
+  return static_cast<double*>(view.data) + k * view.strides[0] + t * view.strides[1];
+}
+
+// f(double& cache element, double& own element) for everything kept of a token.
+template <class F>
+void ForIterates(Sinkhorn& s, const TensorView& sum_out, const TensorView& norm_out, std::int64_t t,
+                 const F& f) {
+  for (std::int64_t k = 0; sum_out.defined() && k < s.steps; ++k) {
+    for (std::int64_t i = 0; i < s.n; ++i) {
+      f(Cache(sum_out, k, t)[i * sum_out.strides[2]], s.Sum(k, i));
+      for (std::int64_t j = 0; j < s.n; ++j) {
+        f(Cache(norm_out, k, t)[i * norm_out.strides[2] + j * norm_out.strides[3]],
+          s.Norm(k, i, j));
+      }
+    }
+  }
+}
+
+template <class Args>
+void RunPre(const Args& args) {
+  Plan plan;
+  Status status = Prepare(args, &plan);
+  if (status.ok()) status = plan.Run();
+  if (!status.ok()) throw std::logic_error(status.message());
+}
+
+// An inv_rms [*, 1] as [*].
+TensorView PerToken(TensorView view, int leading) {
+  view.sizes.rank = std::min(view.sizes.rank, leading);
+  view.strides.rank = std::min(view.strides.rank, leading);
+  return view;
+}
+
+Dims TokensAnd(const TensorView& x, std::initializer_list<std::int64_t> inner) {
+  Dims dims;
+  for (int i = 0; i < x.rank() - 2; ++i) dims.push_back(x.sizes[i]);
+  for (std::int64_t v : inner) dims.push_back(v);
+  return dims;
+}
+
+}  // namespace
+
+void MhcPreSinkhornReference(const MhcPreSinkhornArgs& a) {
+  const int leading = a.x.rank() - 2;
+  const std::int64_t n = a.x.sizes[leading];
+  const std::int64_t tokens = CountTokens(a.x.sizes, leading);
+  std::vector<double> z(static_cast<std::size_t>(tokens * n * n));
+  MhcPreArgs pre;
+  pre.x = a.x;
+  pre.phi = a.phi;
+  pre.alpha = a.alpha;
+  pre.bias = a.bias;
+  pre.h_in = a.h_in;
+  pre.h_post = a.h_post;
+  pre.h_res = TensorView(z.data(), DType::kFloat64, TokensAnd(a.x, {n * n}));
+  pre.inv_rms = PerToken(a.inv_rms, leading);
+  pre.h_mix = a.h_mix;
+  pre.h_pre = a.h_pre;
+  pre.options = a.options;
+  RunPre(pre);
+  const TokenRows h_res = TokenRows::Matrix(a.h_res, leading, n);
+  Sinkhorn s(a.options, n, a.options.num_iters);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    s.Forward(z.data() + t * n * n);
+    for (std::int64_t k = 0; k < n * n; ++k) {
+      h_res.At<double>(t, k / n, k % n) = s.Norm(s.steps - 1, k / n, k % n);
+    }
+    ForIterates(s, a.sum_out, a.norm_out, t, [](double& cache, double& own) { cache = own; });
+  }
+}
+
+void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a) {
+  const int leading = a.x.rank() - 2;
+  const std::int64_t n = a.x.sizes[leading];
+  const std::int64_t tokens = CountTokens(a.x.sizes, leading);
+  const TokenRows h_mix(a.h_mix, 1);
+  const TokenRows inv_rms(PerToken(a.inv_rms, leading), 0);
+  const TokenRows grad_h_res = TokenRows::Matrix(a.grad_h_res, leading, n);
+  const auto logit = [&](std::int64_t t, std::int64_t f, int segment) {
+    return h_mix.At<double>(t, f) * inv_rms.At<double>(t) *
+               static_cast<const double*>(a.alpha.data)[segment * a.alpha.strides[0]] +
+           static_cast<const double*>(a.bias.data)[f * a.bias.strides[0]];
+  };
+  const auto per_token = static_cast<std::size_t>(n * n);
+  std::vector<double> h_post(static_cast<std::size_t>(tokens * n));
+  std::vector<double> dz(static_cast<std::size_t>(tokens) * per_token);
+  std::vector<double> z(per_token);
+  std::vector<double> g(per_token);
+  Sinkhorn s(a.options, n, IterationsOf(a));
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      h_post[static_cast<std::size_t>(t * n + i)] =
+          a.options.post_multiplier / (1 + std::exp(-logit(t, n + i, 1)));
+    }
+    for (std::int64_t k = 0; k < n * n; ++k) {
+      z[static_cast<std::size_t>(k)] = logit(t, 2 * n + k, 2);
+      g[static_cast<std::size_t>(k)] = grad_h_res.At<double>(t, k / n, k % n);
+    }
+    s.Forward(z.data());
+    ForIterates(s, a.sum_out, a.norm_out, t, [](double& cache, double& own) { own = cache; });
+    s.Backward(z.data(), g);
+    std::copy(g.begin(), g.end(), dz.begin() + t * n * n);
+  }
+  MhcPreBackwardArgs pre;
+  pre.x = a.x;
+  pre.phi = a.phi;
+  pre.alpha = a.alpha;
+  pre.grad_h_in = a.grad_h_in;
+  pre.grad_h_post = a.grad_h_post;
+  pre.grad_h_res = TensorView(dz.data(), DType::kFloat64, TokensAnd(a.x, {n * n}));
+  pre.inv_rms = PerToken(a.inv_rms, leading);
+  pre.h_mix = a.h_mix;
+  pre.h_pre = a.h_pre;
+  pre.h_post = TensorView(h_post.data(), DType::kFloat64, TokensAnd(a.x, {n}));
+  pre.grad_x = a.grad_x;
+  pre.grad_phi = a.grad_phi;
+  pre.grad_alpha = a.grad_alpha;
+  pre.grad_bias = a.grad_bias;
+  pre.options = a.options;
+  RunPre(pre);
+}
+
+}  // namespace anabranch
