@@ -21,8 +21,10 @@ from torch import Tensor
 from anabranch import ops as _ops  # registers the operators  # noqa: F401
 from anabranch._ops import attn_res as _attn
 from anabranch._ops import block_attn_res as _block
+from anabranch._ops import mhc_head as _head
 from anabranch._ops import mhc_post as _post
 from anabranch._ops import mhc_pre as _pre
+from anabranch._ops import mhc_pre_sinkhorn as _pre_sinkhorn
 from anabranch._ops._library import invoke, needs_grad
 
 __all__ = [
@@ -31,10 +33,13 @@ __all__ = [
     "attn_res_merge",
     "attn_res_prepare",
     "block_attn_res",
+    "mhc_head",
     "mhc_post",
     "mhc_post_backward",
     "mhc_pre",
     "mhc_pre_backward",
+    "mhc_pre_sinkhorn",
+    "mhc_pre_sinkhorn_backward",
 ]
 
 _RESIDUALS = {"matrix": _pre.MATRIX, "permutation": _pre.PERMUTATION, "none": _pre.NONE}
@@ -166,6 +171,114 @@ def _residual_of(x: Tensor, phi: Tensor, grad_h_res: Tensor | None) -> int:
     if not isinstance(x, Tensor) or x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
         return _pre.MATRIX
     return _pre.MATRIX if grad_h_res.shape[-1] == x.shape[-2] ** 2 else _pre.PERMUTATION
+
+
+def mhc_pre_sinkhorn(
+    x: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    bias: Tensor,
+    hc_mult: int = 4,
+    num_iters: int = 20,
+    hc_eps: float = 1e-6,
+    norm_eps: float = 1e-6,
+    *,
+    save: Literal["recompute", "all"] = "recompute",
+    return_caches: bool = False,
+) -> tuple[Tensor, ...]:
+    """:func:`mhc_pre` in its matrix form, then Sinkhorn on h_res, in one pass over x.
+
+    Softmax over each row of the logits, plus hc_eps; then a column normalisation; then
+    num_iters - 1 times a row and a column normalisation (each divides by its sum plus hc_eps).
+    Source: Manifold-Constrained Hyper-Connections (mHC); DeepSeek-V4.
+
+    Args:
+        x: ``[*, n, D]`` activation, n = hc_mult.
+        phi, alpha, bias: ``[n*n + 2n, n*D]``, ``[3]``, ``[n*n + 2n]`` float32.
+        save: what autograd keeps: "recompute" no Sinkhorn iterate, "all" every one.
+        return_caches: also return ``(h_pre [*, n], hc_before_norm [*, F], inv_rms [*, 1],
+            sum_out [2*num_iters, T, n], norm_out [2*num_iters, T, n, n])``, not differentiable.
+
+    Returns:
+        ``(h_in [*, D], h_post [*, n], h_res [*, n, n])``, and the caches if wanted.
+
+    Saved for the backward, beside the inputs, per token: ``4 * (1 + F + n)`` bytes, with
+    save="all" ``8 * num_iters * (n + n*n)`` more.
+    """
+    op = "mhc_pre_sinkhorn"
+    _choice(op, "save", save, ("recompute", "all"))
+    if isinstance(x, Tensor) and x.ndim >= 2 and x.shape[-2] != hc_mult:
+        raise ValueError(f"{op}: hc_mult is {hc_mult}, expected {x.shape[-2]} to match x")
+    record = needs_grad(x, phi, alpha, bias)
+    iterates = return_caches or (record and save == "all")
+    args = (x, phi, alpha, bias, num_iters, hc_eps, norm_eps, record, iterates)
+    result = invoke(_pre_sinkhorn.forward, record, *args)
+    return tuple(result) if return_caches else tuple(result[:3])
+
+
+def mhc_pre_sinkhorn_backward(
+    grad_h_in: Tensor,
+    grad_h_post: Tensor,
+    grad_h_res: Tensor,
+    x: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    bias: Tensor,
+    h_pre: Tensor,
+    hc_before_norm: Tensor,
+    inv_rms: Tensor,
+    sum_out: Tensor | None = None,
+    norm_out: Tensor | None = None,
+    hc_eps: float = 1e-6,
+    *,
+    num_iters: int = 20,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of :func:`mhc_pre_sinkhorn`: ``(grad_x, grad_phi, grad_alpha, grad_bias)``.
+
+    Without sum_out and norm_out the iterates are recomputed, num_iters of them; with them their
+    number is theirs. Caches are trusted as they are.
+    """
+    record = needs_grad(grad_h_in, grad_h_post, grad_h_res, x, phi, alpha, bias)
+    args = (grad_h_in, grad_h_post, grad_h_res, x, phi, alpha, bias, h_pre, hc_before_norm)
+    result = invoke(
+        _pre_sinkhorn.backward,
+        record,
+        *args,
+        inv_rms,
+        sum_out,
+        norm_out,
+        num_iters,
+        hc_eps,
+    )
+    return cast("tuple[Tensor, Tensor, Tensor, Tensor]", result)
+
+
+def mhc_head(
+    x: Tensor,
+    fn: Tensor,
+    base: Tensor,
+    scale: Tensor,
+    *,
+    norm_eps: float = 1e-6,
+    hc_eps: float = 1e-6,
+) -> Tensor:
+    """Collapses the residual streams at the end of a network.
+
+    ``w = sigmoid(r * (fn @ xf) * scale + base) + hc_eps``, ``y = sum_i w[i] * x[i]``, r and xf as
+    in :func:`mhc_pre`. Source: DeepSeek-V4.
+
+    Args:
+        x: ``[*, n, D]`` activation.
+        fn, base, scale: ``[n, n*D]``, ``[n]``, ``[1]`` float32.
+
+    Returns:
+        y ``[*, D]`` of x's dtype.
+
+    Saved for the backward, beside the inputs, per token: ``4 * (1 + 2n)`` bytes.
+    """
+    record = needs_grad(x, fn, base, scale)
+    result = invoke(_head.forward, record, x, fn, base, scale, norm_eps, hc_eps, record)
+    return cast(Tensor, result[0])
 
 
 def mhc_post(x: Tensor, h_res: Tensor | None, h_out: Tensor, h_post: Tensor) -> Tensor:

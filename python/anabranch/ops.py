@@ -13,7 +13,7 @@ import torch
 
 # A module that needs libtorch: torch must be loaded first.
 from anabranch import _C  # noqa: F401
-from anabranch._ops import attn_res, block_attn_res, mhc_post, mhc_pre
+from anabranch._ops import attn_res, block_attn_res, mhc_head, mhc_post, mhc_pre, mhc_pre_sinkhorn
 
 #: Every operator of this build, by name.
 NAMES: tuple[str, ...] = tuple(
@@ -21,8 +21,12 @@ NAMES: tuple[str, ...] = tuple(
     for op in (
         mhc_pre.forward,
         mhc_pre.backward,
+        mhc_pre_sinkhorn.forward,
+        mhc_pre_sinkhorn.backward,
         mhc_post.forward,
         mhc_post.backward,
+        mhc_head.forward,
+        mhc_head.backward,
         block_attn_res.forward,
         block_attn_res.backward,
         attn_res.prepare,

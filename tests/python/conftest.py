@@ -86,6 +86,16 @@ def _merge(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> l
     return [o[0], m[0], l[0], _random((*tokens, D), dtype, g), queries[0]]
 
 
+def _head(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
+    w = wide(dtype)
+    return [
+        _random((*tokens, N, D), dtype, g),
+        _random((N, N * D), w, g) / (N * D) ** 0.5,
+        _random((N,), w, g),
+        _random((1,), w, g),
+    ]
+
+
 def _with_gamma(make: Callable[..., list[Any]], shape: tuple[int, ...]) -> Callable[..., list[Any]]:
     def gamma_last(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
         return [*make(tokens, dtype, g), _random(shape, wide(dtype), g)]
@@ -126,6 +136,8 @@ CASES = [
     _case("mhc_pre_permutation", "mhc_pre", _pre(12, 3), residual="permutation"),
     _case("mhc_pre_none", "mhc_pre", _pre(8, 4, 2), residual="none"),
     _gamma_case("mhc_pre_gamma", "mhc_pre", _pre(24, 4), "gamma", (4, D)),
+    _case("mhc_pre_sinkhorn", "mhc_pre_sinkhorn", _pre(24, 4), num_iters=5),
+    _case("mhc_head", "mhc_head", _head),
     _case("block_attn_res", "block_attn_res", _blocks(False)),
     _case("block_attn_res_partial", "block_attn_res", _blocks(True), scale=0.7),
     _case("block_attn_res_raw", "block_attn_res", _blocks(True), enable_rmsnorm=False),

@@ -92,7 +92,8 @@ def test_compile_fullgraph_dynamic(case, generator):
     compiled = torch.compile(
         lambda *inputs: step(case, list(inputs)), fullgraph=True, dynamic=True, backend=counter
     )
-    for tokens in [(2, 5), (3, 7), (4, 6)]:
+    # No number that another dimension has: equal sizes share a symbol.
+    for tokens in [(5, 7), (11, 13), (17, 10)]:
         args = case.make(tokens, torch.float32, generator)
         eager_inputs, inputs = leaves(args), leaves(args)
         step(case, eager_inputs).backward()
