@@ -4,8 +4,10 @@
 
 #include "anabranch/mhc_head.h"
 #include "anabranch/mhc_options.h"
+#include "anabranch/mhc_permutation.h"
 #include "anabranch/mhc_post.h"
 #include "anabranch/mhc_pre.h"
 #include "anabranch/mhc_pre_sinkhorn.h"
+#include "anabranch/mhc_sinkhorn.h"
 
 #endif  // ANABRANCH_MHC_H_

@@ -100,7 +100,8 @@ PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensor
   const Slot slot = SlotAt({}, 0);
   slot_bytes_ = reinterpret_cast<std::uintptr_t>(slot.end);
   const Memory memory = Cut(nullptr);
-  info->workspace_bytes = reinterpret_cast<std::uintptr_t>(memory.end);
+  // No tokens: there is nothing to compute, only parameter gradients to zero.
+  info->workspace_bytes = shape_.tokens == 0 ? 0 : reinterpret_cast<std::uintptr_t>(memory.end);
 }
 
 PreBackward::Memory PreBackward::Cut(std::byte* workspace) const {
@@ -384,14 +385,28 @@ void PreBackward::FinishSmall(const Memory& memory) const {
   }
 }
 
+void PreBackward::ZeroParameters() const {
+  for (const TensorView* t : {&t_.grad_phi, &t_.grad_alpha, &t_.grad_bias, &t_.grad_gamma}) {
+    if (!t->defined()) continue;
+    auto* data = static_cast<float*>(t->data);
+    const bool matrix = t->rank() == 2;
+    for (std::int64_t i = 0; i < t->sizes[0]; ++i) {
+      for (std::int64_t j = 0; j < (matrix ? t->sizes[1] : 1); ++j) {
+        data[i * t->strides[0] + (matrix ? j * t->strides[1] : 0)] = 0.0f;
+      }
+    }
+  }
+}
+
 void PreBackward::Run(std::byte* workspace, const Context& context) const {
+  if (shape_.tokens == 0) return ZeroParameters();
   const Memory memory = Cut(workspace);
   const int rows = shape_.rows();
   CopyVector(t_.alpha, memory.alpha);
   if (stage_ != nullptr) CopyVector(t_.bias, memory.bias);
   std::fill_n(memory.grad_bias, 2 * rows, 0.0f);
   std::int64_t token = 0;
-  do {
+  while (token < shape_.tokens) {
     const int count = static_cast<int>(std::min<std::int64_t>(kGradStep, shape_.tokens - token));
     const std::int64_t items = CeilDiv(count, kGradItem);
     ForEachItem(context, threads_, items, [&](int slot, std::int64_t item) {
@@ -412,7 +427,7 @@ void PreBackward::Run(std::byte* workspace, const Context& context) const {
       BlockItem(block, token, count, token == 0, last, memory, SlotAt(memory, slot));
     });
     token += count;
-  } while (token < shape_.tokens);
+  }
   FinishSmall(memory);
 }
 

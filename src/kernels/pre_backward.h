@@ -70,6 +70,7 @@ class PreBackward {
   void RunStaged(GradUnits call, std::int64_t begin, std::int64_t token, const Slot& slot) const;
   GradParameters ParametersOf(std::int64_t begin, const Memory& memory) const;
   void FinishSmall(const Memory& memory) const;
+  void ZeroParameters() const;
 
   PreShape shape_;
   PreBackwardTensors t_;

@@ -20,6 +20,10 @@ OperatorEntry AttnResPrepareEntry();
 OperatorEntry AttnResPrepareBackwardEntry();
 OperatorEntry AttnResMergeEntry();
 OperatorEntry AttnResMergeBackwardEntry();
+OperatorEntry MhcSinkhornEntry();
+OperatorEntry MhcSinkhornBackwardEntry();
+OperatorEntry MhcPermutationEntry();
+OperatorEntry MhcPermutationBackwardEntry();
 
 }  // namespace anabranch
 

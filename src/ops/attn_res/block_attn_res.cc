@@ -146,7 +146,7 @@ class ForwardPlan final : public AttnPlan {
     const void* rows[kMaxSources];
     const void* next[kMaxSources];
     AttnRowSums sums[kMaxSources];
-    float alpha[kMaxSources];
+    float alpha[kMaxSources] = {};
     void* out = nullptr;
     sources_.Rows(t, rows);
     if (has_next) sources_.Rows(t + 1, next);
@@ -160,7 +160,7 @@ class ForwardPlan final : public AttnPlan {
     const int count = sources_.count();
     const void* rows[kMaxSources];
     AttnRowSums sums[kMaxSources];
-    float alpha[kMaxSources];
+    float alpha[kMaxSources] = {};
     auto* carry = reinterpret_cast<float*>(scratch);
     std::byte* pieces = scratch + carry_bytes_;
     std::byte* out_piece = pieces + AlignUp(sources_.piece_bytes());

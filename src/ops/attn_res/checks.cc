@@ -11,6 +11,7 @@ namespace {
 
 std::vector<std::string> Indexed(const char* name) {
   std::vector<std::string> names;
+  names.reserve(kMaxBlocks);
   for (int i = 0; i < kMaxBlocks; ++i) {
     names.push_back(std::string(name) + "[" + std::to_string(i) + "]");
   }

@@ -14,24 +14,24 @@ enum class Gamma { kNone, kShared, kEach };
 // What a variant means.
 struct Form {
   const char* name;
-  bool norm;
   Gamma gamma;
+  bool norm;
   bool narrow;  // parameters in the activations' dtype
   bool blocks = true;
 };
 constexpr Form kPrepareForms[] = {
-    {"norm, gamma [D]", true, Gamma::kShared, false},
-    {"norm, gamma [S,D]", true, Gamma::kEach, false},
-    {"norm, no gamma", true, Gamma::kNone, false},
-    {"norm, gamma [D], parameters as activations", true, Gamma::kShared, true},
-    {"no norm", false, Gamma::kNone, false},
-    {"no blocks", true, Gamma::kShared, false, false},
+    {"norm, gamma [D]", Gamma::kShared, true, false},
+    {"norm, gamma [S,D]", Gamma::kEach, true, false},
+    {"norm, no gamma", Gamma::kNone, true, false},
+    {"norm, gamma [D], parameters as activations", Gamma::kShared, true, true},
+    {"no norm", Gamma::kNone, false, false},
+    {"no blocks", Gamma::kShared, true, false, false},
 };
 constexpr Form kMergeForms[] = {
-    {"norm, gamma", true, Gamma::kShared, false},
-    {"norm, no gamma", true, Gamma::kNone, false},
-    {"norm, gamma, parameters as activations", true, Gamma::kShared, true},
-    {"no norm", false, Gamma::kNone, false},
+    {"norm, gamma", Gamma::kShared, true, false},
+    {"norm, no gamma", Gamma::kNone, true, false},
+    {"norm, gamma, parameters as activations", Gamma::kShared, true, true},
+    {"no norm", Gamma::kNone, false, false},
 };
 
 template <std::size_t N>

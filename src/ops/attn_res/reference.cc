@@ -23,7 +23,7 @@ void BlockAttnResReference(const BlockAttnResArgs& a) {
   const Vector gamma(a.enable_rmsnorm ? a.rmsnorm_gamma : TensorView());
   const TokenRows h(a.h, 1);
   const Cache rms_cache(a.rms_cache, leading), alpha_cache(a.alpha_cache, leading);
-  double s[kMaxSources], rms[kMaxSources];
+  double s[kMaxSources] = {}, rms[kMaxSources] = {};
   for (std::int64_t t = 0; t < tokens; ++t) {
     double largest = -INFINITY;
     for (std::size_t l = 0; l < v.size(); ++l) {
@@ -67,7 +67,7 @@ void BlockAttnResBackwardReference(const BlockAttnResBackwardArgs& a) {
     dw[k] = 0;
     if (a.grad_rmsnorm_gamma.defined()) dgamma[k] = 0;
   }
-  double dot[kMaxSources], rms[kMaxSources], s[kMaxSources];
+  double dot[kMaxSources] = {}, rms[kMaxSources] = {}, s[kMaxSources] = {};
   for (std::int64_t t = 0; t < tokens; ++t) {
     double delta = 0;
     for (std::size_t l = 0; l < v.size(); ++l) {

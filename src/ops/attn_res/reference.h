@@ -40,6 +40,7 @@ struct Cache {
 inline std::vector<TokenRows> List(const std::vector<TensorView>& blocks,
                                    const TensorView& partial) {
   std::vector<TokenRows> rows;
+  rows.reserve(blocks.size() + 1);
   for (const TensorView& block : blocks) rows.emplace_back(block, 1);
   if (partial.defined()) rows.emplace_back(partial, 1);
   return rows;

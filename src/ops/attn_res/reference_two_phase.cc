@@ -68,7 +68,7 @@ void Zero(const TensorView& param) {
 void AttnResPrepareReference(const AttnResPrepareArgs& a) {
   const std::vector<TokenRows> v = List(a.blocks, TensorView());
   const std::int64_t d = a.queries.sizes[1];
-  double p[kMaxSources];
+  double p[kMaxSources] = {};
   for (std::int64_t query = 0; query < a.queries.sizes[0]; ++query) {
     const TensorView part = QueryPart(a.o, query);
     const TokenRows o(part, 1), m(QueryPart(a.m, query), 0), l(QueryPart(a.l, query), 0);
@@ -107,8 +107,8 @@ void AttnResPrepareBackwardReference(const AttnResPrepareBackwardArgs& a) {
   }
   Zero(a.grad_queries);
   Zero(a.grad_rmsnorm_gamma);
-  Score score[kMaxSources];
-  double p[kMaxSources], e[kMaxSources];
+  Score score[kMaxSources] = {};
+  double p[kMaxSources] = {}, e[kMaxSources] = {};
   for (std::int64_t query = 0; query < a.queries.sizes[0]; ++query) {
     const TokenRows grad_o(QueryPart(a.grad_o, query), 1), grad_m(QueryPart(a.grad_m, query), 0);
     const TokenRows grad_l(QueryPart(a.grad_l, query), 0);

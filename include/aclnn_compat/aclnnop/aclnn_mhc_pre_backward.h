@@ -1,0 +1,32 @@
+/* aclnnMhcPreBackward: gradients of aclnnMhcPre. */
+#ifndef ANABRANCH_ACLNN_COMPAT_ACLNN_MHC_PRE_BACKWARD_H_
+#define ANABRANCH_ACLNN_COMPAT_ACLNN_MHC_PRE_BACKWARD_H_
+
+#include "aclnn/aclnn_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Phase 1: checks, and sizes the workspace.
+   x, gradHIn, gradXPost, gradX: BFLOAT16, FLOAT16 or FLOAT; everything else FLOAT. Shapes as in the forward;
+   gradXPost like x or null (added to gradX before rounding). gradGamma is required when gamma is given and
+   left untouched otherwise. */
+ACL_FUNC_VISIBILITY aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
+    const aclTensor *x, const aclTensor *phi, const aclTensor *alpha, const aclTensor *gradHIn,
+    const aclTensor *gradHPost, const aclTensor *gradHRes, const aclTensor *invRms,
+    const aclTensor *hMix, const aclTensor *hPre, const aclTensor *hPost,
+    const aclTensor *gammaOptional, const aclTensor *gradXPostOptional, float hcEps, const aclTensor *gradX,
+    const aclTensor *gradPhi, const aclTensor *gradAlpha, const aclTensor *gradBias,
+    const aclTensor *gradGamma,
+    uint64_t *workspaceSize, aclOpExecutor **executor);
+
+/* Phase 2: queues the work on `stream` and returns. */
+ACL_FUNC_VISIBILITY aclnnStatus aclnnMhcPreBackward(void *workspace, uint64_t workspaceSize,
+                                        aclOpExecutor *executor, aclrtStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ANABRANCH_ACLNN_COMPAT_ACLNN_MHC_PRE_BACKWARD_H_ */
