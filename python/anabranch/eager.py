@@ -20,6 +20,10 @@ def _wide(t: Tensor) -> Tensor:
     return t if t.dtype == torch.float64 else t.float()
 
 
+def _square(t: Tensor, n: int) -> Tensor:
+    return t.reshape(*t.shape[:-1], n, n)
+
+
 def mhc_pre(
     x: Tensor,
     phi: Tensor,
@@ -38,14 +42,14 @@ def mhc_pre(
     inv_rms = torch.rsqrt(flat.square().mean(-1, keepdim=True) + norm_eps)
     weighted = flat if gamma is None else (streams * gamma).flatten(-2)
     w = (weighted @ phi.T) * inv_rms
-    pre, post, rest = w.split([n, n, w.shape[-1] - 2 * n], dim=-1)
+    pre, post, rest = w[..., :n], w[..., n : 2 * n], w[..., 2 * n :]
     h_pre = torch.sigmoid(pre * alpha[0] + bias[:n]) + hc_eps
     h_post = 2 * torch.sigmoid(post * alpha[1] + bias[n : 2 * n])
     h_in = (h_pre.unsqueeze(-1) * streams).sum(-2).to(x.dtype)
     if residual == "none":
         return h_in, h_post, None
     h_res = rest * alpha[2] + bias[2 * n :]
-    return h_in, h_post, h_res.unflatten(-1, (n, n)) if residual == "matrix" else h_res
+    return h_in, h_post, _square(h_res, n) if residual == "matrix" else h_res
 
 
 def mhc_sinkhorn(
@@ -99,7 +103,7 @@ def mhc_post(x: Tensor, h_res: Tensor | None, h_out: Tensor, h_post: Tensor) -> 
     n = x.shape[-2]
     mixed = _wide(x)
     if h_res is not None:
-        matrix = h_res.unflatten(-1, (n, n)) if h_res.ndim < x.ndim else h_res
+        matrix = _square(h_res, n) if h_res.ndim < x.ndim else h_res
         mixed = matrix.transpose(-1, -2) @ mixed
     return (h_post.unsqueeze(-1) * _wide(h_out).unsqueeze(-2) + mixed).to(x.dtype)
 
@@ -121,9 +125,7 @@ def mhc_head(
     return (weight.unsqueeze(-1) * streams).sum(-2).to(x.dtype)
 
 
-def _scores(
-    v: Tensor, q: Tensor, rmsnorm_eps: float, enable_rmsnorm: bool
-) -> Tensor:
+def _scores(v: Tensor, q: Tensor, rmsnorm_eps: float, enable_rmsnorm: bool) -> Tensor:
     """``q . v / rms(v)`` for q ``[D]``."""
     scores = v @ q
     if not enable_rmsnorm:

@@ -12,10 +12,10 @@ computed or kept for one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, cast
 
-import torch
 from torch import Tensor
 
 from anabranch import ops as _ops  # registers the operators  # noqa: F401
@@ -25,6 +25,7 @@ from anabranch._ops import mhc_head as _head
 from anabranch._ops import mhc_post as _post
 from anabranch._ops import mhc_pre as _pre
 from anabranch._ops import mhc_pre_sinkhorn as _pre_sinkhorn
+from anabranch._ops import mhc_sinkhorn as _sinkhorn
 from anabranch._ops._library import invoke, needs_grad
 
 __all__ = [
@@ -34,12 +35,15 @@ __all__ = [
     "attn_res_prepare",
     "block_attn_res",
     "mhc_head",
+    "mhc_permutation",
     "mhc_post",
     "mhc_post_backward",
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_sinkhorn",
     "mhc_pre_sinkhorn_backward",
+    "mhc_sinkhorn",
+    "mhc_sinkhorn_backward",
 ]
 
 _RESIDUALS = {"matrix": _pre.MATRIX, "permutation": _pre.PERMUTATION, "none": _pre.NONE}
@@ -171,6 +175,77 @@ def _residual_of(x: Tensor, phi: Tensor, grad_h_res: Tensor | None) -> int:
     if not isinstance(x, Tensor) or x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
         return _pre.MATRIX
     return _pre.MATRIX if grad_h_res.shape[-1] == x.shape[-2] ** 2 else _pre.PERMUTATION
+
+
+def mhc_sinkhorn(
+    logits: Tensor,
+    *,
+    num_iters: int = 20,
+    eps: float = 1e-6,
+    clamp: tuple[float, float] | None = None,
+    save: Literal["recompute", "all"] = "recompute",
+) -> Tensor:
+    """Makes a nearly doubly stochastic matrix of every token's n x n logits.
+
+    Softmax over each row, plus eps; a column normalisation; then num_iters - 1 times a row and a
+    column normalisation (each divides by its sum plus eps).
+    Source: Manifold-Constrained Hyper-Connections (mHC).
+
+    Args:
+        logits: ``[*, n, n]`` float32, n = 1..16.
+        clamp: logits are clamped to this interval first; outside it the gradient is 0.
+        save: what autograd keeps: "recompute" the logits, "all" every iterate too.
+
+    Returns:
+        h_res ``[*, n, n]``.
+
+    Saved for the backward: the input; with save="all" ``8 * num_iters * (n + n*n)`` bytes a token.
+    """
+    _choice("mhc_sinkhorn", "save", save, ("recompute", "all"))
+    low, high = clamp or (0.0, 0.0)
+    record = needs_grad(logits)
+    iterates = record and save == "all"
+    result = invoke(_sinkhorn.forward, record, logits, num_iters, eps, low, high, iterates)
+    return cast(Tensor, result[0])
+
+
+def mhc_sinkhorn_backward(
+    grad_h_res: Tensor,
+    logits: Tensor,
+    *,
+    num_iters: int = 20,
+    eps: float = 1e-6,
+    clamp: tuple[float, float] | None = None,
+) -> Tensor:
+    """The gradient of :func:`mhc_sinkhorn`, exact: all normalisations unrolled, none stored."""
+    low, high = clamp or (0.0, 0.0)
+    record = needs_grad(grad_h_res, logits)
+    args = (grad_h_res, logits, None, None, num_iters, eps, low, high)
+    return cast(Tensor, invoke(_sinkhorn.backward, record, *args))
+
+
+def mhc_permutation(logits: Tensor, n: int) -> Tensor:
+    """A doubly stochastic matrix as a softmax-weighted sum of all n x n permutation matrices.
+
+    Permutations in lexicographic order. Source: mHC-lite.
+
+    Args:
+        logits: ``[*, n!]`` float32.
+        n: residual streams, 1..5.
+
+    Returns:
+        h_res ``[*, n, n]``.
+
+    Saved for the backward: the input, nothing else.
+    """
+    if not 1 <= n <= 5:
+        raise ValueError(f"mhc_permutation: n is {n}, expected 1..5")
+    if isinstance(logits, Tensor) and logits.ndim and logits.shape[-1] != math.factorial(n):
+        have = tuple(int(size) for size in logits.shape)
+        raise ValueError(
+            f"mhc_permutation: logits has shape {have}, expected {math.factorial(n)} last for n {n}"
+        )
+    return cast(Tensor, invoke(_sinkhorn.permutation, needs_grad(logits), logits))
 
 
 def mhc_pre_sinkhorn(

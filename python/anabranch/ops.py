@@ -13,7 +13,15 @@ import torch
 
 # A module that needs libtorch: torch must be loaded first.
 from anabranch import _C  # noqa: F401
-from anabranch._ops import attn_res, block_attn_res, mhc_head, mhc_post, mhc_pre, mhc_pre_sinkhorn
+from anabranch._ops import (
+    attn_res,
+    block_attn_res,
+    mhc_head,
+    mhc_post,
+    mhc_pre,
+    mhc_pre_sinkhorn,
+    mhc_sinkhorn,
+)
 
 #: Every operator of this build, by name.
 NAMES: tuple[str, ...] = tuple(
@@ -21,6 +29,10 @@ NAMES: tuple[str, ...] = tuple(
     for op in (
         mhc_pre.forward,
         mhc_pre.backward,
+        mhc_sinkhorn.forward,
+        mhc_sinkhorn.backward,
+        mhc_sinkhorn.permutation,
+        mhc_sinkhorn.permutation_backward,
         mhc_pre_sinkhorn.forward,
         mhc_pre_sinkhorn.backward,
         mhc_post.forward,
@@ -41,4 +53,5 @@ def get(name: str) -> torch._ops.OpOverload:
     """The operator ``torch.ops.anabranch.<name>``, ValueError with the names there are."""
     if name not in NAMES:
         raise ValueError(f"get: name is {name!r}, expected one of {', '.join(NAMES)}")
-    return getattr(torch.ops.anabranch, name).default
+    operator: torch._ops.OpOverload = getattr(torch.ops.anabranch, name).default
+    return operator

@@ -86,6 +86,17 @@ def _merge(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> l
     return [o[0], m[0], l[0], _random((*tokens, D), dtype, g), queries[0]]
 
 
+def _logits(*shape: int) -> Callable[..., list[Any]]:
+    def make(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
+        return [_random((*tokens, *shape), wide(dtype), g)]
+
+    return make
+
+
+def _permutation(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda logits: function(logits, 3)
+
+
 def _head(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
     w = wide(dtype)
     return [
@@ -137,6 +148,15 @@ CASES = [
     _case("mhc_pre_none", "mhc_pre", _pre(8, 4, 2), residual="none"),
     _gamma_case("mhc_pre_gamma", "mhc_pre", _pre(24, 4), "gamma", (4, D)),
     _case("mhc_pre_sinkhorn", "mhc_pre_sinkhorn", _pre(24, 4), num_iters=5),
+    _case("mhc_sinkhorn", "mhc_sinkhorn", _logits(4, 4), num_iters=5),
+    _case("mhc_sinkhorn_clamp", "mhc_sinkhorn", _logits(3, 3), clamp=(-1.0, 0.5)),
+    Case(
+        "mhc_permutation",
+        _permutation(anabranch.mhc_permutation),
+        _permutation(eager.mhc_permutation),
+        _logits(6),
+        "mhc_permutation",
+    ),
     _case("mhc_head", "mhc_head", _head),
     _case("block_attn_res", "block_attn_res", _blocks(False)),
     _case("block_attn_res_partial", "block_attn_res", _blocks(True), scale=0.7),

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CASES, Case, flatten, leaves, map_tensors
 
 import anabranch
 from anabranch import _C, ops
-
-
+from conftest import CASES, Case, flatten, leaves, map_tensors
 
 
 def dispatcher_calls(case: Case, args: list[Any]) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -92,6 +90,7 @@ def test_compile_fullgraph_dynamic(case, generator):
     compiled = torch.compile(
         lambda *inputs: step(case, list(inputs)), fullgraph=True, dynamic=True, backend=counter
     )
+    frames = 0
     # No number that another dimension has: equal sizes share a symbol.
     for tokens in [(5, 7), (11, 13), (17, 10)]:
         args = case.make(tokens, torch.float32, generator)
@@ -100,7 +99,9 @@ def test_compile_fullgraph_dynamic(case, generator):
         compiled(*inputs).backward()
         for a, b in zip(flatten(eager_inputs), flatten(inputs), strict=True):
             assert torch.equal(a.grad, b.grad)
-    assert counter.frame_count == 1, "recompiled from one number of tokens to another"
+        # The first call may restart its own compilation when it specialises an attribute.
+        frames = frames or counter.frame_count
+    assert counter.frame_count == frames, "recompiled from one number of tokens to another"
 
 
 @pytest.mark.slow
@@ -180,9 +181,7 @@ def test_vmap_over_tokens_and_over_parameters(case, generator):
 
     mapped = torch.func.vmap(call)(*(stacked[i] for i in present))
     for index, row in enumerate(rows):
-        for have, want in zip(
-            mapped, flatten(case.function(*row, **case.kwargs)), strict=True
-        ):
+        for have, want in zip(mapped, flatten(case.function(*row, **case.kwargs)), strict=True):
             assert torch.equal(have[index], want)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import CASES, Case, flatten, map_tensors
 
 import anabranch
+from conftest import CASES, Case, flatten, map_tensors
 
 
 def spoil(args: list[Any], index: int, how: Any) -> list[Any]:
@@ -38,7 +38,10 @@ SPOILED = {
 @pytest.mark.parametrize("how", SPOILED)
 def test_every_tensor_of_every_function(case, how):
     change, pattern = SPOILED[how]
-    for args, index in tensors_of(case):
+    calls = tensors_of(case)
+    if how == "float64" and len(calls) == 1:
+        return  # all float64: the double reference
+    for args, index in calls:
         bad = spoil(args, index, change)
         with pytest.raises(ValueError, match=rf"^{case.op}: \S+.* {pattern}") as eager_error:
             case.function(*bad, **case.kwargs)
@@ -86,11 +89,11 @@ def test_attributes():
         anabranch.mhc_pre(*pre, residual="rows")
     with pytest.raises(ValueError, match=r"mhc_pre: options\.norm_eps is -1, expected a finite"):
         anabranch.mhc_pre(*pre, norm_eps=-1.0)
-    with pytest.raises(ValueError, match="mhc_pre: .*op_impl_mode"):
+    with pytest.raises(ValueError, match=r"mhc_pre: .*op_impl_mode"):
         anabranch.mhc_pre(*pre, op_impl_mode=2)
     with pytest.raises(ValueError, match="mhc_pre_sinkhorn: hc_mult is 3, expected 4"):
         anabranch.mhc_pre_sinkhorn(*pre, hc_mult=3)
-    with pytest.raises(ValueError, match="mhc_pre_sinkhorn: .*num_iters"):
+    with pytest.raises(ValueError, match=r"mhc_pre_sinkhorn: .*num_iters"):
         anabranch.mhc_pre_sinkhorn(*pre, num_iters=0)
     with pytest.raises(ValueError, match="mhc_pre_sinkhorn: save is 'some', expected one of"):
         anabranch.mhc_pre_sinkhorn(*pre, save="some")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from conftest import Case, flatten, leaves, map_tensors, wide
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-11}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 
 from anabranch import _C
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 Size = int | torch.SymInt
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
@@ -18,12 +19,17 @@ _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _DEVICES = ("cpu", "meta")
 
 
+def fake(name: str) -> Callable[[Function], Function]:
+    """torch.library.register_fake with a type: a decorator that changes nothing."""
+    return cast(Callable[[Function], Function], torch.library.register_fake(name))
+
+
 def _size(size: Size) -> int:
     """A number that C++ can check: the size, its hint under tracing, or -1 for unknown."""
     if isinstance(size, int):
         return size
     node = size.node
-    return int(node.hint) if node.has_hint() else -1
+    return int(cast(int, node.hint)) if node.has_hint() else -1
 
 
 def _describe(tensor: Tensor | None) -> tuple[str, tuple[int, ...]] | None:
@@ -129,10 +135,13 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     return any(getattr(t, "requires_grad", False) for t in tensors)
 
 
+_unpack_dual: Callable[[Tensor], Any] = forward_ad.unpack_dual
+
+
 def _refuse_forward_mode(op: torch._ops.OpOverload, args: Sequence[Any]) -> None:
     for value in args:
         for item in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(item, Tensor) and forward_ad.unpack_dual(item).tangent is not None:
+            if isinstance(item, Tensor) and _unpack_dual(item).tangent is not None:
                 raise RuntimeError(
                     f"{op._opname}: forward-mode derivatives are not supported, "
                     "expected reverse mode"
@@ -223,8 +232,10 @@ def register_vmap(
             if single:
                 return result, out_dims[0]
             # An absent output has no elements and nothing to map.
-            dims = [d if r.ndim > d and r.numel() + size > 0 and r.shape[d] == size else None
-                    for r, d in zip(result, out_dims, strict=True)]
+            dims = [
+                d if r.ndim > d and r.numel() + size > 0 and r.shape[d] == size else None
+                for r, d in zip(result, out_dims, strict=True)
+            ]
             return result, tuple(dims)
         rows = [
             op(*(_slice(v, d, i) for v, d in zip(args, in_dims, strict=True))) for i in range(size)

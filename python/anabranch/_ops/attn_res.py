@@ -9,7 +9,6 @@ from torch import Tensor
 
 from anabranch._ops._library import (
     absent,
-    agree,
     infer,
     refuse_second_derivative,
     register_vmap,
@@ -27,7 +26,7 @@ def _like_or_absent(parameter: Tensor | None, like: Tensor) -> Tensor:
     return absent(like) if parameter is None else parameter.new_empty(parameter.shape)
 
 
-@torch.library.register_fake("anabranch::attn_res_prepare")
+@fake("anabranch::attn_res_prepare")
 def _prepare_fake(
     blocks: list[Tensor],
     queries: Tensor,
@@ -48,7 +47,7 @@ def _prepare_fake(
     )
 
 
-@torch.library.register_fake("anabranch::attn_res_prepare_backward")
+@fake("anabranch::attn_res_prepare_backward")
 def _prepare_backward_fake(
     grad_o: Tensor,
     grad_m: Tensor,
@@ -71,7 +70,7 @@ def _prepare_backward_fake(
     )
 
 
-@torch.library.register_fake("anabranch::attn_res_merge")
+@fake("anabranch::attn_res_merge")
 def _merge_fake(
     o: Tensor,
     m: Tensor,
@@ -89,7 +88,7 @@ def _merge_fake(
     return v.new_empty(v.shape)
 
 
-@torch.library.register_fake("anabranch::attn_res_merge_backward")
+@fake("anabranch::attn_res_merge_backward")
 def _merge_backward_fake(
     grad_h: Tensor,
     o: Tensor,
@@ -117,9 +116,7 @@ def _prepare_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.save_for_backward(queries, rmsnorm_gamma, *blocks)
 
 
-def _prepare_backward(
-    ctx: Any, grad_o: Tensor, grad_m: Tensor, grad_l: Tensor
-) -> tuple[Any, ...]:
+def _prepare_backward(ctx: Any, grad_o: Tensor, grad_m: Tensor, grad_l: Tensor) -> tuple[Any, ...]:
     queries, rmsnorm_gamma, *blocks = ctx.saved_tensors
     grad_queries, grad_gamma, grad_blocks = prepare_backward(
         grad_o, grad_m, grad_l, blocks, queries, rmsnorm_gamma, *ctx.attributes

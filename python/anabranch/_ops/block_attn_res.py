@@ -10,6 +10,7 @@ from torch import Tensor
 from anabranch._ops._library import (
     absent,
     agree,
+    fake,
     infer,
     refuse_second_derivative,
     register_vmap,
@@ -31,7 +32,7 @@ def agree_sources(
             agree(vector, *vector.shape[:-1], blocks[0].shape[-1])
 
 
-@torch.library.register_fake("anabranch::block_attn_res")
+@fake("anabranch::block_attn_res")
 def _forward_fake(
     blocks: list[Tensor],
     partial_block: Tensor | None,
@@ -57,7 +58,7 @@ def _forward_fake(
     )
 
 
-@torch.library.register_fake("anabranch::block_attn_res_backward")
+@fake("anabranch::block_attn_res_backward")
 def _backward_fake(
     grad_h: Tensor,
     blocks: list[Tensor],
@@ -90,9 +91,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     ctx.alpha_out = alpha_out
     if alpha_out:
         rms = rms_cache if rms_out else None
-        ctx.save_for_backward(
-            partial_block, proj_weight, rmsnorm_gamma, alpha_cache, rms, *blocks
-        )
+        ctx.save_for_backward(partial_block, proj_weight, rmsnorm_gamma, alpha_cache, rms, *blocks)
 
 
 def _backward(ctx: Any, grad_h: Tensor, *_: Any) -> tuple[Any, ...]:

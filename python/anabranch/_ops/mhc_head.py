@@ -10,6 +10,7 @@ from torch import Tensor
 from anabranch._ops._library import (
     absent,
     agree,
+    fake,
     infer,
     refuse_second_derivative,
     register_vmap,
@@ -20,7 +21,7 @@ forward = torch.ops.anabranch.mhc_head.default
 backward = torch.ops.anabranch.mhc_head_backward.default
 
 
-@torch.library.register_fake("anabranch::mhc_head")
+@fake("anabranch::mhc_head")
 def _forward_fake(
     x: Tensor,
     fn: Tensor,
@@ -42,7 +43,7 @@ def _forward_fake(
     )
 
 
-@torch.library.register_fake("anabranch::mhc_head_backward")
+@fake("anabranch::mhc_head_backward")
 def _backward_fake(
     grad_y: Tensor,
     x: Tensor,

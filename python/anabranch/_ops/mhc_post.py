@@ -10,6 +10,7 @@ from torch import Tensor
 from anabranch._ops._library import (
     absent,
     agree,
+    fake,
     infer,
     refuse_second_derivative,
     register_vmap,
@@ -27,14 +28,14 @@ def _agree(x: Tensor, h_res: Tensor | None, h_out: Tensor, h_post: Tensor) -> No
     agree(h_post, *tokens, n)
 
 
-@torch.library.register_fake("anabranch::mhc_post")
+@fake("anabranch::mhc_post")
 def _forward_fake(x: Tensor, h_res: Tensor | None, h_out: Tensor, h_post: Tensor) -> Tensor:
     infer(forward, (x, h_res, h_out, h_post))
     _agree(x, h_res, h_out, h_post)
     return x.new_empty(x.shape)
 
 
-@torch.library.register_fake("anabranch::mhc_post_backward")
+@fake("anabranch::mhc_post_backward")
 def _backward_fake(
     grad_output: Tensor, x: Tensor, h_res: Tensor | None, h_out: Tensor, h_post: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ from anabranch._ops._library import (
     Size,
     absent,
     agree,
+    fake,
     infer,
     refuse_second_derivative,
     register_vmap,
@@ -40,7 +41,7 @@ def _residual_shape(x: Tensor, phi: Tensor, residual: int) -> tuple[Size, ...]:
     return (*tokens, n, n) if residual == MATRIX else (*tokens, phi.shape[0] - 2 * n)
 
 
-@torch.library.register_fake("anabranch::mhc_pre")
+@fake("anabranch::mhc_pre")
 def _forward_fake(
     x: Tensor,
     phi: Tensor,
@@ -69,7 +70,7 @@ def _forward_fake(
     )
 
 
-@torch.library.register_fake("anabranch::mhc_pre_backward")
+@fake("anabranch::mhc_pre_backward")
 def _backward_fake(
     x: Tensor,
     phi: Tensor,

@@ -11,6 +11,7 @@ from anabranch._ops._library import (
     Size,
     absent,
     agree,
+    fake,
     infer,
     refuse_second_derivative,
     register_vmap,
@@ -27,7 +28,7 @@ def _agree(x: Tensor, phi: Tensor, bias: Tensor) -> None:
     agree(bias, n * n + 2 * n)
 
 
-@torch.library.register_fake("anabranch::mhc_pre_sinkhorn")
+@fake("anabranch::mhc_pre_sinkhorn")
 def _forward_fake(
     x: Tensor,
     phi: Tensor,
@@ -63,7 +64,7 @@ def _forward_fake(
     )
 
 
-@torch.library.register_fake("anabranch::mhc_pre_sinkhorn_backward")
+@fake("anabranch::mhc_pre_sinkhorn_backward")
 def _backward_fake(
     grad_h_in: Tensor,
     grad_h_post: Tensor,
