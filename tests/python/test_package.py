@@ -1,4 +1,4 @@
-"""The built package: stable ABI only, cheap import, threads, forks, a wheel in a fresh environment."""
+"""The built package: stable ABI only, light import, threads, forks, a wheel in a fresh place."""
 
 from __future__ import annotations
 

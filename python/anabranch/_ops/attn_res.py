@@ -9,6 +9,7 @@ from torch import Tensor
 
 from anabranch._ops._library import (
     absent,
+    fake,
     infer,
     refuse_second_derivative,
     register_vmap,
