@@ -48,6 +48,9 @@ struct TensorSpec {
   // is what a sum of typical test values comes to, tolerance grows with the length of the sum.
   double magnitude = 1;
   double tolerance = 16;
+  // Inputs: tests may give it 0 strides. False for caches whose values belong to each other: mixed
+  // up, they make a call ill-conditioned beyond any tolerance.
+  bool expandable = true;
 };
 
 // What a call moves and computes at the least, and which roof bounds it.

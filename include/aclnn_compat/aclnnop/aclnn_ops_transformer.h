@@ -10,6 +10,8 @@
 #include "aclnnop/aclnn_block_attn_res_backward.h"
 #include "aclnnop/aclnn_mhc_head.h"
 #include "aclnnop/aclnn_mhc_head_backward.h"
+#include "aclnnop/aclnn_mhc_permutation.h"
+#include "aclnnop/aclnn_mhc_permutation_backward.h"
 #include "aclnnop/aclnn_mhc_post.h"
 #include "aclnnop/aclnn_mhc_post_backward.h"
 #include "aclnnop/aclnn_mhc_pre.h"
@@ -18,5 +20,8 @@
 #include "aclnnop/aclnn_mhc_pre_sinkhorn.h"
 #include "aclnnop/aclnn_mhc_pre_sinkhorn_backward.h"
 #include "aclnnop/aclnn_mhc_pre_v2.h"
+
+#include "aclnnop/aclnn_mhc_sinkhorn.h"
+#include "aclnnop/aclnn_mhc_sinkhorn_backward.h"
 
 #endif /* ANABRANCH_ACLNN_COMPAT_ACLNN_OPS_TRANSFORMER_H_ */

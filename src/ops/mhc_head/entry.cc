@@ -85,7 +85,7 @@ std::vector<TensorSpec> BackwardTensors(const Case& c) {
         .sizes = sizes,
         .gradient_of = of,
         .magnitude = magnitude * (1 + c.logit_scale),
-        .tolerance = 32 + Root(c.d) + Root(c.tokens()) + 2000 / static_cast<double>(c.n * c.d)};
+        .tolerance = 64 + 2 * Root(c.d) + Root(c.tokens()) + 2000 / static_cast<double>(c.n * c.d)};
   };
   const double sum = Root(c.d) * Root(c.tokens());
   std::vector<TensorSpec> specs = Parameters(c);

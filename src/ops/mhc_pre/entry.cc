@@ -154,7 +154,7 @@ TensorSpec Gradient(const Case& c, const char* name, const char* of, const Dims&
           .sizes = sizes,
           .gradient_of = of,
           .magnitude = magnitude * (1 + c.logit_scale),
-          .tolerance = 32 + Root(c.d) + Root(c.tokens()) + 2000 / k};
+          .tolerance = 64 + 2 * Root(c.d) + Root(c.tokens()) + 2000 / k};
 }
 
 std::vector<TensorSpec> BackwardTensors(const Case& c) {

@@ -84,7 +84,8 @@ void AddCaches(const Case& c, bool output, std::vector<TensorSpec>* specs) {
                       .output = output,
                       .dtype = dtype,
                       .sizes = sizes,
-                      .tolerance = 4 * tolerance});
+                      .tolerance = 4 * tolerance,
+                      .expandable = false});
   };
   if (VariantOf(c).caches) {
     add("h_pre", {c.batch, c.seq, c.n});
@@ -149,13 +150,14 @@ TensorSpec Gradient(const Case& c, const char* name, const char* of, DType dtype
                     double magnitude) {
   // With very few values the RMS term cancels most of the rest: the errors are of the size of what
   // was cancelled.
-  return {.name = name,
-          .output = true,
-          .dtype = dtype,
-          .sizes = sizes,
-          .gradient_of = of,
-          .magnitude = magnitude * (1 + c.logit_scale),
-          .tolerance = 32 + Root(c.d) + Root(c.tokens()) + 2000 / static_cast<double>(c.n * c.d)};
+  return {
+      .name = name,
+      .output = true,
+      .dtype = dtype,
+      .sizes = sizes,
+      .gradient_of = of,
+      .magnitude = magnitude * (1 + c.logit_scale),
+      .tolerance = 64 + 2 * Root(c.d) + Root(c.tokens()) + 2000 / static_cast<double>(c.n * c.d)};
 }
 
 std::vector<TensorSpec> BackwardTensors(const Case& c) {

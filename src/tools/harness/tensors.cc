@@ -104,7 +104,7 @@ Dims AwkwardStrides(const TensorSpec& spec, Random& random, std::int64_t* span) 
   *span = 1;
   for (int k = 0; k < rank; ++k) {
     const int i = order[k];
-    const bool expanded = !spec.output && random.Below(12) == 0;
+    const bool expanded = !spec.output && spec.expandable && random.Below(12) == 0;
     strides[i] = expanded ? 0 : stride;
     if (expanded) continue;
     *span += std::max<std::int64_t>(spec.sizes[i] - 1, 0) * stride;

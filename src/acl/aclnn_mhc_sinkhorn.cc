@@ -1,0 +1,173 @@
+// aclnnMhcSinkhorn and aclnnMhcSinkhornBackward. Their flat, padded caches are strided views of the
+// library's: [2*iters, T, n, m] and [2*iters, T, m], of which the first n of m are used.
+#include "aclnnop/aclnn_mhc_sinkhorn.h"
+
+#include <string>
+
+#include "aclnnop/aclnn_mhc_sinkhorn_backward.h"
+#include "anabranch/mhc_sinkhorn.h"
+#include "src/acl/op_face.h"
+
+namespace anabranch::acl {
+namespace {
+
+constexpr std::int64_t kMaxIters = 100;  // of the backward call
+
+struct Sizes {
+  std::int64_t tokens = 1;
+  std::int64_t n = 0;
+  std::int64_t padded = 0;  // n rounded up to a multiple of 8
+};
+
+Sizes SizesOf(const TensorView& x) {
+  Sizes s;
+  for (int i = 0; i + 2 < x.rank(); ++i) s.tokens *= x.sizes[i];
+  s.n = x.sizes[x.rank() - 1];
+  s.padded = (s.n + 7) / 8 * 8;
+  return s;
+}
+
+Status Invalid(const char* op, const std::string& text) {
+  return Status(StatusCode::kInvalidArgument, std::string(op) + ": " + text);
+}
+
+// Turns the flat caches into the library's views; absent ones stay absent.
+Status Unflatten(const char* op, const Sizes& s, std::int64_t num_iters, TensorView* norm,
+                 TensorView* sum) {
+  if (!norm->defined() && !sum->defined()) return Status();
+  if (!norm->defined() || !sum->defined()) {
+    return Invalid(op, std::string(norm->defined() ? "sumOut" : "normOut") +
+                           " is null, expected both caches or none");
+  }
+  const std::int64_t row = s.n * s.padded;
+  const auto flat = [&](const char* name, const TensorView& t, std::int64_t count) {
+    if (t.rank() == 1 && t.sizes[0] == count) return Status();
+    return Invalid(op, std::string(name) + " has shape " + ToString(t.sizes) + ", expected (" +
+                           std::to_string(count) + ",)");
+  };
+  const std::int64_t steps = 2 * num_iters * s.tokens;
+  if (Status status = flat("normOut", *norm, steps * row); !status.ok()) return status;
+  if (Status status = flat("sumOut", *sum, steps * s.padded); !status.ok()) return status;
+  const std::int64_t a = norm->strides[0];
+  const std::int64_t b = sum->strides[0];
+  *norm = TensorView(norm->data, norm->dtype, {2 * num_iters, s.tokens, s.n, s.n},
+                     {s.tokens * row * a, row * a, s.padded * a, a});
+  *sum = TensorView(sum->data, sum->dtype, {2 * num_iters, s.tokens, s.n},
+                    {s.tokens * s.padded * b, s.padded * b, b});
+  return Status();
+}
+
+// The number of iterations that a cache of the backward holds.
+Status CountIters(const Sizes& s, const TensorView& norm, std::int64_t* num_iters) {
+  const std::int64_t one = 2 * s.tokens * s.n * s.padded;
+  const std::int64_t count = norm.numel();
+  *num_iters = one == 0 ? 1 : count / one;  // without tokens any number is right
+  if (one == 0 || (count % one == 0 && *num_iters >= 1 && *num_iters <= kMaxIters)) return Status();
+  return Invalid("mhc_sinkhorn_backward", "normOut has " + std::to_string(count) +
+                                              " elements, expected 1..100 times " +
+                                              std::to_string(one));
+}
+
+Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* plan) {
+  MhcSinkhornArgs args;
+  args.logits = t[0];
+  args.h_res = t[1];
+  args.norm_out = t[2];
+  args.sum_out = t[3];
+  args.options.eps = static_cast<double>(eps);
+  args.options.num_iters = num_iters;
+  args.softmax_cache_without_eps = true;
+  const bool sane = num_iters >= 1 && num_iters <= (std::int64_t{1} << 31);
+  if (sane) {
+    const Status status =
+        Unflatten("mhc_sinkhorn", SizesOf(t[0]), num_iters, &args.norm_out, &args.sum_out);
+    if (!status.ok()) return status;
+  }
+  return Prepare(args, plan);
+}
+
+Status PrepareBackward(const Views& t, Plan* plan) {
+  MhcSinkhornBackwardArgs args;
+  args.grad_h_res = t[0];
+  args.norm_out = t[1];
+  args.sum_out = t[2];
+  args.grad_logits = t[3];
+  args.softmax_cache_without_eps = true;
+  const Sizes s = SizesOf(t[0]);
+  if (Status status = CountIters(s, t[1], &args.options.num_iters); !status.ok()) return status;
+  const Status status =
+      Unflatten("mhc_sinkhorn_backward", s, args.options.num_iters, &args.norm_out, &args.sum_out);
+  return status.ok() ? Prepare(args, plan) : status;
+}
+
+Facts SinkhornFacts(const TensorView& x, std::int64_t num_iters) {
+  return {.op = "mhc_sinkhorn",
+          .n = x.sizes[x.rank() - 1],
+          .tnd = x.rank() == 3,
+          .num_iters = num_iters};
+}
+
+}  // namespace
+}  // namespace anabranch::acl
+
+using anabranch::Plan;
+using anabranch::acl::CountIters;
+using anabranch::acl::MakeExecutor;
+using anabranch::acl::OpCall;
+using anabranch::acl::PrepareBackward;
+using anabranch::acl::PrepareForward;
+using anabranch::acl::RunExecutor;
+using anabranch::acl::SinkhornFacts;
+using anabranch::acl::SizesOf;
+using anabranch::acl::Views;
+
+extern "C" {
+
+aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(const aclTensor* x, float eps, int64_t numIters,
+                                             aclTensor* output, aclTensor* normOut,
+                                             aclTensor* sumOut, uint64_t* workspaceSize,
+                                             aclOpExecutor** executor) {
+  OpCall call;
+  call.name = "aclnnMhcSinkhorn";
+  call.tensors = {
+      {"x", x}, {"output", output}, {"normOut", normOut, false}, {"sumOut", sumOut, false}};
+  call.prepare = [eps, numIters](const Views& t, Plan* plan) {
+    return PrepareForward(t, eps, numIters, plan);
+  };
+  call.layout_tensor = 0;
+  call.inner = 2;
+  call.facts = [numIters](const Views& t) { return SinkhornFacts(t[0], numIters); };
+  return MakeExecutor(call, workspaceSize, executor);
+}
+
+aclnnStatus aclnnMhcSinkhorn(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
+                             aclrtStream stream) {
+  return RunExecutor("aclnnMhcSinkhorn", workspace, workspaceSize, executor, stream);
+}
+
+aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(const aclTensor* gradOutput,
+                                                     const aclTensor* normOut,
+                                                     const aclTensor* sumOut, aclTensor* out,
+                                                     uint64_t* workspaceSize,
+                                                     aclOpExecutor** executor) {
+  OpCall call;
+  call.name = "aclnnMhcSinkhornBackward";
+  call.tensors = {
+      {"gradOutput", gradOutput}, {"normOut", normOut}, {"sumOut", sumOut}, {"out", out}};
+  call.prepare = [](const Views& t, Plan* plan) { return PrepareBackward(t, plan); };
+  call.layout_tensor = 0;
+  call.inner = 2;
+  call.facts = [](const Views& t) {
+    std::int64_t num_iters = 0;
+    const bool counted = CountIters(SizesOf(t[0]), t[1], &num_iters).ok();
+    return SinkhornFacts(t[0], counted ? num_iters : 0);
+  };
+  return MakeExecutor(call, workspaceSize, executor);
+}
+
+aclnnStatus aclnnMhcSinkhornBackward(void* workspace, uint64_t workspaceSize,
+                                     aclOpExecutor* executor, aclrtStream stream) {
+  return RunExecutor("aclnnMhcSinkhornBackward", workspace, workspaceSize, executor, stream);
+}
+
+}  // extern "C"
