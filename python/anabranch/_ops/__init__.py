@@ -1,0 +1,1 @@
+"""What the dispatcher must know about each operator: fake kernel, autograd, vmap. One file each."""

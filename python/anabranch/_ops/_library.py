@@ -1,0 +1,247 @@
+"""Shared by the registrations: shape checks in the library's words, calls, vmap rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from anabranch import _C
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Size = int | torch.SymInt
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+_functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+# Where a fake or meta tensor may claim to be; the kernels run on the CPU alone.
+_DEVICES = ("cpu", "meta")
+
+
+def fake(name: str) -> Callable[[Function], Function]:
+    """torch.library.register_fake with a type: a decorator that changes nothing."""
+    return cast(Callable[[Function], Function], torch.library.register_fake(name))
+
+
+def _size(size: Size) -> int:
+    """A number that C++ can check: the size, its hint under tracing, or -1 for unknown."""
+    if isinstance(size, int):
+        return size
+    node = size.node
+    return int(cast(int, node.hint)) if node.has_hint() else -1
+
+
+def _describe(tensor: Tensor | None) -> tuple[str, tuple[int, ...]] | None:
+    if tensor is None:
+        return None
+    return str(tensor.dtype).removeprefix("torch."), tuple(_size(s) for s in tensor.shape)
+
+
+def infer(
+    op: torch._ops.OpOverload,
+    tensors: Sequence[Tensor | None],
+    blocks: Sequence[Tensor] = (),
+    attributes: Sequence[float] = (),
+) -> None:
+    """Checks a call's shapes and dtypes as the operator itself does, ValueError in its words."""
+    name = op._opname
+    fault = _placement_fault(op, (*tensors, *blocks))
+    if fault is not None:
+        raise fault
+    described = tuple(_describe(t) for t in tensors)
+    _C.infer(name, described, tuple(_describe(b) for b in blocks), tuple(map(float, attributes)))
+
+
+def agree(tensor: Tensor | None, *sizes: Size) -> None:
+    """Makes symbolic sizes equal; infer has already refused what is known to differ."""
+    if tensor is None:
+        return
+    for have, want in zip(tensor.shape, sizes, strict=True):
+        if isinstance(have, torch.SymInt) or isinstance(want, torch.SymInt):
+            torch._check(have == want)
+
+
+def absent(like: Tensor) -> Tensor:
+    """What an absent output is: a float32 tensor of no elements."""
+    return like.new_empty((0,), dtype=torch.float32)
+
+
+def _placement_fault(op: torch._ops.OpOverload, tensors: Sequence[Any]) -> ValueError | None:
+    first = next((t.device for t in tensors if isinstance(t, Tensor)), None)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            continue
+        wanted = "cpu" if tensor.device.type not in _DEVICES else str(first)
+        if str(tensor.device) != wanted:
+            name = _name_of(op, tensor, tensors)
+            return ValueError(
+                f"{op._opname}: {name} is on device {tensor.device}, expected {wanted}"
+            )
+    return None
+
+
+def _name_of(op: torch._ops.OpOverload, tensor: Tensor, tensors: Sequence[Any]) -> str:
+    """The argument's name; `tensors` are the single tensors in schema order, then the blocks."""
+    names = [a.name for a in op._schema.arguments if "Tensor" in str(a.type)]
+    names = [name for name in names if name != "blocks"]
+    position = next(i for i, t in enumerate(tensors) if t is tensor)
+    return names[position] if position < len(names) else f"blocks[{position - len(names)}]"
+
+
+def _explain(op: torch._ops.OpOverload, args: Sequence[Any], error: Exception) -> Exception:
+    """The clearest error for a call that failed. Only ever runs after a failure."""
+    name = op._opname
+    for argument, value in zip(op._schema.arguments, args, strict=False):
+        kind = str(argument.type)
+        if "Tensor" not in kind:
+            continue
+        listed = isinstance(value, (list, tuple)) and "List" in kind
+        items = value if listed else [value]
+        for index, item in enumerate(items):
+            label = f"{argument.name}[{index}]" if listed else argument.name
+            fault = _tensor_fault(f"{name}: {label}", item, optional="Optional" in kind)
+            if fault is not None:
+                return fault
+    text = str(error)
+    if text.startswith(f"{name}: "):
+        return ValueError(text)
+    return error
+
+
+def _tensor_fault(label: str, item: Any, optional: bool) -> Exception | None:
+    if item is None:
+        return None if optional else ValueError(f"{label} is absent, expected a tensor")
+    if not isinstance(item, Tensor):
+        return TypeError(f"{label} is a {type(item).__name__}, expected a tensor")
+    if item.layout is not torch.strided:
+        layout = str(item.layout).removeprefix("torch.")
+        return ValueError(f"{label} has layout {layout}, expected a dense (strided) tensor")
+    if item.is_quantized or item.is_complex():
+        kind = str(item.dtype).removeprefix("torch.")
+        return ValueError(
+            f"{label} has dtype {kind}, expected float32, bfloat16, float16 or float64"
+        )
+    if item.device.type not in _DEVICES:
+        return ValueError(f"{label} is on device {item.device}, expected cpu")
+    return None
+
+
+def needs_grad(*tensors: Tensor | None) -> bool:
+    """Whether autograd will record a call with these arguments."""
+    if not torch.is_grad_enabled():
+        return False
+    # getattr: what is no tensor gets its error from the call itself.
+    return any(getattr(t, "requires_grad", False) for t in tensors)
+
+
+_unpack_dual: Callable[[Tensor], Any] = forward_ad.unpack_dual
+
+
+def _refuse_forward_mode(op: torch._ops.OpOverload, args: Sequence[Any]) -> None:
+    for value in args:
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, Tensor) and _unpack_dual(item).tangent is not None:
+                raise RuntimeError(
+                    f"{op._opname}: forward-mode derivatives are not supported, "
+                    "expected reverse mode"
+                )
+
+
+def invoke(op: torch._ops.OpOverload, record: bool, *args: Any) -> Any:
+    """Calls an operator; `record` says whether autograd must see it (see needs_grad).
+
+    When it need not, the Python autograd kernel is skipped. Failures become ValueError with the
+    library's text.
+    """
+    if torch.compiler.is_compiling():
+        return op(*args)
+    if forward_ad._current_level >= 0:
+        _refuse_forward_mode(op, args)
+    try:
+        if record or forward_ad._current_level >= 0 or _functorch_level() is not None:
+            return op(*args)
+        with _below_autograd():
+            return op(*args)
+    except RuntimeError as error:
+        fault = _explain(op, args, error)
+        if fault is error:
+            raise
+        raise fault from None
+
+
+def refuse_second_derivative(op: torch._ops.OpOverload) -> None:
+    """Registers a backward for a backward operator that says no."""
+    name = op._opname
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            f"{name}: second derivatives are not supported, expected a first derivative "
+            "(no create_graph, no gradient of a gradient)"
+        )
+
+    torch.library.register_autograd(op, backward, setup_context=setup_context)
+
+
+def _moved(value: Any, dim: Any, size: int) -> Any:
+    """A token tensor (or list of them) with the mapped dimension in front."""
+    if isinstance(value, (list, tuple)):
+        dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(value)
+        return [_moved(v, d, size) for v, d in zip(value, dims, strict=True)]
+    if not isinstance(value, Tensor):
+        return value
+    return value.unsqueeze(0).expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
+
+
+def _is_mapped(dim: Any) -> bool:
+    return any(_is_mapped(d) for d in dim) if isinstance(dim, (list, tuple)) else dim is not None
+
+
+def _slice(value: Any, dim: Any, index: int) -> Any:
+    if isinstance(value, (list, tuple)):
+        dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(value)
+        return [_slice(v, d, index) for v, d in zip(value, dims, strict=True)]
+    return value if dim is None else value.select(dim, index)
+
+
+def register_vmap(
+    op: torch._ops.OpOverload, tokens: Sequence[str], out_dims: Sequence[int] | None
+) -> None:
+    """vmap: one call over one more leading dimension of tokens where only `tokens` are mapped.
+
+    `out_dims` says where that dimension comes out, one number an output; None where outputs sum
+    over tokens (parameter gradients). Those calls, and mapped parameters, run once per element.
+    """
+    names = [a.name for a in op._schema.arguments]
+    single = len(op._schema.returns) == 1
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        size = info.batch_size
+        parameters = any(
+            _is_mapped(d) for n, d in zip(names, in_dims, strict=True) if n not in tokens
+        )
+        if out_dims is not None and not parameters:
+            moved = [
+                _moved(v, d, size) if n in tokens else v
+                for n, v, d in zip(names, args, in_dims, strict=True)
+            ]
+            result = op(*moved)
+            if single:
+                return result, out_dims[0]
+            # An absent output has no elements and nothing to map.
+            dims = [
+                d if r.ndim > d and r.numel() + size > 0 and r.shape[d] == size else None
+                for r, d in zip(result, out_dims, strict=True)
+            ]
+            return result, tuple(dims)
+        rows = [
+            op(*(_slice(v, d, i) for v, d in zip(args, in_dims, strict=True))) for i in range(size)
+        ]
+        if single:
+            return torch.stack(rows), 0
+        return tuple(torch.stack(column) for column in zip(*rows, strict=True)), (0,) * len(rows[0])
+
+    torch.library.register_vmap(op, rule)
