@@ -45,6 +45,13 @@ class PostForward {
   // y's token `y_token` = h_post h_out + h_res^T x of token `token`.
   void Run(std::int64_t token, const TokenRows& y, std::int64_t y_token, bool streaming) const;
 
+  // Where x's element of a token's stream is, or null where rows are not dense.
+  const void* Origin(std::int64_t token, std::int64_t stream, std::int64_t element) const {
+    if (!dense_) return nullptr;
+    return x_.Token(token) +
+           (stream * x_.stride0 + element) * static_cast<std::int64_t>(x_.element);
+  }
+
   const StreamMixKernels& kernels() const { return kernels_; }
 
  private:

@@ -18,6 +18,9 @@ constexpr std::int64_t kFewTokens = 16;
 // enough that its part of x is still in cache for h_in.
 constexpr int kTile = 32;
 
+// A tile of made streams shares L2 with what the next one is made of.
+constexpr int kMadeTile = 16;
+
 // Consecutive blocks of a group of tokens before the next group: its sums stay in L1 meanwhile,
 // and this much of phi in L2.
 constexpr std::int64_t kBlocksAtOnce = 4;
@@ -64,7 +67,8 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
     tile_ = static_cast<int>(std::max<std::int64_t>(shape.tokens, 1));
     info->work_items = all_blocks;
   } else {
-    const int largest = rows <= 64 ? kTile : kProjectionTokens;
+    const int widest_tile = source == nullptr ? kTile : kMadeTile;
+    const int largest = rows <= 64 ? widest_tile : kProjectionTokens;
     const std::int64_t fair = CeilDiv(shape.tokens, std::int64_t{4} * context.threads());
     tile_ = std::clamp(
         static_cast<int>(CeilDiv(std::min<std::int64_t>(fair, kTile), kProjectionTokens)) *
@@ -123,6 +127,15 @@ void PreForward::PackBlock(std::int64_t block, float* out) const {
   kernels_.pack(pack);
 }
 
+// What the tile after this one needs in place of a token's block. Made streams are in cache: what
+// is worth asking for during the multiplications is what the next ones are made of.
+const void* PreForward::Ahead(const Streams& x, std::int64_t token, std::int64_t block) const {
+  if (x.ahead < 0) return x.Token(token);
+  const std::int64_t later = std::min(x.ahead + token - x.first, shape_.tokens - 1);
+  const void* origin = source_->Origin(later, block / blocks_, BlockBegin(block));
+  return origin != nullptr ? origin : x.Token(token);
+}
+
 // One block of up to kProjectionTokens tokens; next_*: what will be asked for after it.
 void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
                               std::int64_t next_token, std::int64_t next_block, const float* phi,
@@ -137,7 +150,9 @@ void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, s
   for (int m = 0; m < count; ++m) {
     pointers[m] = address(token + m, block);
     if (dense_) {
-      next[m] = address(std::min(next_token + m, x.first + x.count - 1), next_block);
+      next[m] = source_ != nullptr
+                    ? Ahead(x, token + m, block)
+                    : address(std::min(next_token + m, shape_.tokens - 1), next_block);
     } else {
       std::byte* to = staged + m * kProjectionBlock * element;
       CopyStrided(to, 1, pointers[m], x.rows.stride1, BlockCount(block), x.rows.element);
@@ -284,7 +299,7 @@ void PreForward::RunFewTokens(std::byte* workspace, const Context& context) cons
       source_->Keep(token, 1, one);
     });
   }
-  const Streams x{source_ != nullptr ? made : x_, 0, count};
+  const Streams x{source_ != nullptr ? made : x_, 0, -1};
   const std::int64_t all_blocks = blocks_ * shape_.n;
   const Parameters parameters = LoadParameters(reinterpret_cast<float*>(workspace));
   std::byte* phi = workspace + parameters_bytes_;
@@ -326,23 +341,29 @@ void PreForward::RunTiles(std::byte* workspace, const Context& context) const {
   ForEachItem(context, threads_, all_blocks, [&](int /*slot*/, std::int64_t block) {
     PackBlock(block, phi + static_cast<std::size_t>(block) * packed_floats_);
   });
-  ForEachItem(
-      context, threads_, CeilDiv(shape_.tokens, tile_), [&](int slot_index, std::int64_t item) {
-        const Slot slot = SlotAt(slots, slot_index);
-        const std::int64_t token = item * tile_;
-        const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
-        std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
-        TokenRows made;
-        if (source_ != nullptr) {
-          made = MadeStreams(slot.streams, count);
-          source_->Make(token, count, made);
-        }
-        const Streams x =
-            source_ != nullptr ? Streams{made, token, count} : Streams{x_, 0, shape_.tokens};
-        ProjectTile(x, token, count, phi, slot.sums);
-        FinishTile(x, token, count, slot.sums, slot, parameters);
-        if (source_ != nullptr) source_->Keep(token, count, made);
-      });
+  const std::int64_t items = CeilDiv(shape_.tokens, tile_);
+  const auto tile = [&](int slot_index, std::int64_t item, std::int64_t next) {
+    const Slot slot = SlotAt(slots, slot_index);
+    const std::int64_t token = item * tile_;
+    const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
+    std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
+    TokenRows made;
+    if (source_ != nullptr) {
+      made = MadeStreams(slot.streams, count);
+      source_->Make(token, count, made);
+    }
+    const Streams x = source_ != nullptr ? Streams{made, token, next < items ? next * tile_ : -1}
+                                         : Streams{x_, 0, -1};
+    ProjectTile(x, token, count, phi, slot.sums);
+    FinishTile(x, token, count, slot.sums, slot, parameters);
+    if (source_ != nullptr) source_->Keep(token, count, made);
+  };
+  if (source_ != nullptr) {
+    ForEachItemAhead(context, threads_, items, tile);
+  } else {
+    ForEachItem(context, threads_, items,
+                [&](int slot, std::int64_t item) { tile(slot, item, items); });
+  }
 }
 
 void PreForward::Run(std::byte* workspace, const Context& context) const {

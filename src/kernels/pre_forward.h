@@ -44,6 +44,9 @@ class StreamSource {
   virtual ~StreamSource() = default;
   // Streams of tokens token .. token + count - 1 into the first `count` tokens of `tile`.
   virtual void Make(std::int64_t token, int count, const TokenRows& tile) const = 0;
+  // Where Make will read a token's stream from `element` on, for prefetching; null: not worth it.
+  virtual const void* Origin(std::int64_t token, std::int64_t stream,
+                             std::int64_t element) const = 0;
   // Called when the tile is no longer needed, by the thread that made it.
   virtual void Keep(std::int64_t token, int count, const TokenRows& tile) const = 0;
 };
@@ -81,13 +84,14 @@ class PreForward {
   struct Streams {
     const TokenRows& rows;
     std::int64_t first;
-    std::int64_t count;
+    std::int64_t ahead;  // first token of the tile that this thread makes next, or -1
     std::byte* Token(std::int64_t token) const { return rows.Token(token - first); }
   };
   void PackBlock(std::int64_t block, float* out) const;
   void ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
                     std::int64_t next_token, std::int64_t next_block, const float* phi,
                     float* sums) const;
+  const void* Ahead(const Streams& x, std::int64_t token, std::int64_t block) const;
   void ProjectTile(const Streams& x, std::int64_t token, int count, const float* phi,
                    float* sums) const;
   void FinishTile(const Streams& x, std::int64_t token, int count, const float* sums,

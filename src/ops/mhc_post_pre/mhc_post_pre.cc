@@ -61,6 +61,10 @@ class PostSource final : public StreamSource {
     for (int m = 0; m < count; ++m) post_.Run(token + m, tile, m, false);
   }
 
+  const void* Origin(std::int64_t token, std::int64_t stream, std::int64_t element) const override {
+    return post_.Origin(token, stream, element);
+  }
+
   void Keep(std::int64_t token, int count, const TokenRows& tile) const override {
     const auto element = static_cast<std::int64_t>(y_.element);
     for (int m = 0; m < count; ++m) {
