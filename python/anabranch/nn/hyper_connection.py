@@ -30,8 +30,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# A new network is the plain residual network but for the projection's share: of a normalised x,
-# logits of deviation 0.005, h_post off by 0.25 %. Not zero: equal streams would stay equal for ever.
+# A new network is the plain residual network but for the projection's share: logits of deviation
+# 0.005, h_post off by 0.25 %. Not zero: equal streams would stay equal for ever.
 _INITIAL_SCALE = 0.01
 _INITIAL_PROJECTION = 0.5
 # What a new h_res gives away from its diagonal, in all.
