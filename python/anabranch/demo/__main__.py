@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import textwrap
 from pathlib import Path
 
 import torch
@@ -58,7 +59,10 @@ def run(options: argparse.Namespace) -> int:
         path.unlink(missing_ok=True)
     with Interrupt() as interrupt:
         text = read_text(model.context, options.text)
-        print(f"text: {text.files} files, {text.train.numel() + text.held_out.numel():,} bytes")
+        print(
+            f"text: {text.files} files, {text.train.numel() + text.held_out.numel():,} bytes",
+            flush=True,
+        )
         trainer = Trainer(config, text, path)
         if trainer.done:
             print(f"continues after step {trainer.done} of {config.steps} ({path})")
@@ -73,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
             return 128 + interrupt.signal
         result = report.collect(trainer, timings)
         written = report.write(result, folder)
-    print(f"\n{report.as_text(report.table(result))}\n\n{report.LEGEND}\n\nreport: {written}")
+    legend = textwrap.fill(report.LEGEND, 80)
+    print(f"\n{report.as_text(report.table(result))}\n\n{legend}\n\nreport: {written}")
     return 0
 
 
@@ -82,6 +87,9 @@ def main() -> int:
         return run(parse())
     except CheckpointError as error:
         print(f"demo: {error}. To start anew: --fresh (make demo FRESH=1)", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("demo: stopped at once; the last checkpoint is kept", file=sys.stderr)
+        return 128 + signal.SIGINT
     except (TextError, ValueError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
     return 2

@@ -109,7 +109,7 @@ def measure(
         model = trainer.models[kind]
         own = eager_twin(model, trainer, kind) if is_eager else copy.deepcopy(model)
         own.stream.stopwatch = stopwatch = Stopwatch()
-        runs[kind, is_eager] = own, make_optimizer(own, 0.0), stopwatch
+        runs[kind, is_eager] = own, make_optimizer(own, 1.0), stopwatch
     samples: dict[tuple[str, bool], list[tuple[float, float]]] = {v: [] for v in runs}
     losses: dict[tuple[str, bool], float] = {}
     for index in tqdm(range(rounds + 1), desc="measuring", unit="round"):

@@ -40,21 +40,31 @@ def smoothed(values: Sequence[float], span: int) -> list[float]:
 
 
 def loss_curves(history: History) -> Figure:
-    figure, (axes,) = _figure(8, 4)
+    """Losses, and their differences to the plain stream: all see the same bytes."""
+    figure, (axes, below) = _figure(8, 6.5, rows=2)
+    plain = history.train["plain"]
     for kind, name in KINDS.items():
         losses, colour = history.train[kind], COLOURS[kind]
-        smooth = smoothed(losses, max(1, len(losses) // 30))
+        span = max(1, len(losses) // 30)
+        smooth = smoothed(losses, span)
         steps = range(1, len(losses) + 1)
         axes.plot(steps, losses, color=colour, alpha=0.15, linewidth=0.8)
         axes.plot(steps, smooth, color=colour, linewidth=1.2, label=f"{name}, training")
         done, held_out = zip(*history.held_out[kind], strict=True)
         style: dict[str, Any] = {"color": colour, "markersize": 4, "linewidth": 0.8}
         axes.plot(done, held_out, "o--", label=f"{name}, held out", **style)
-    axes.set(xlabel="step", ylabel="bits per byte")
-    axes.grid(alpha=0.3)
+        apart = [loss - base for loss, base in zip(losses, plain, strict=True)]
+        below.plot(steps, smoothed(apart, span), color=colour, linewidth=1.2)
+        pairs = zip(history.held_out[kind], history.held_out["plain"], strict=True)
+        below.plot(done, [own[1] - base[1] for own, base in pairs], "o--", **style)
+    axes.set(ylabel="bits per byte")
+    below.set(xlabel="step", ylabel="difference to plain")
+    for place in (axes, below):
+        place.grid(alpha=0.3)
     axes.legend(fontsize="small", ncols=3)
-    low = min(min(losses) for losses in history.train.values())
-    axes.set_ylim(max(0.0, low - 0.2), 8.2)
+    # From where the first twentieth of the run has led: before it all curves fall alike.
+    early = history.train["plain"][len(plain) // 20 :]
+    axes.set_ylim(min(map(min, history.train.values())) - 0.2, max(early) + 0.8)
     return figure
 
 
@@ -72,7 +82,7 @@ def step_times(timings: dict[tuple[str, bool], Timing]) -> Figure:
     names[0] = KINDS["plain"]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.margins(x=0.2)
+    axes.set_xlim(right=1.4 * max(timing.step for timing in timings.values()) * 1e3)
     axes.set_xlabel("milliseconds a step; coloured: residual operators, forward and backward")
     return figure
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -36,6 +37,7 @@ class TrainConfig:
     batch: int = 4
     seed: int = 1
     rate: float = 2e-3  # AdamW's, after the warm-up; it falls to a tenth along a cosine
+    stream_factor: float = 5.0  # of the rate, for the stream's vectors: the run is short
     warmup: int = 20
     evaluations: int = 15
     held_out: int = 16  # sequences of an evaluation
@@ -80,20 +82,27 @@ class Interrupt:
         signal.signal(number, self._before[number])
 
 
-def make_optimizer(model: Transformer, rate: float) -> torch.optim.AdamW:
-    """AdamW; matrices of the sublayers decay, norms and the stream's parameters do not."""
+def make_optimizer(model: Transformer, stream_factor: float) -> torch.optim.AdamW:
+    """AdamW; matrices of the sublayers decay, norms and the stream's parameters do not.
+
+    The learning rate is the caller's, in each group times its "factor".
+    """
     stream = set(model.stream.parameters())
-    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    matrices: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
+    fast: list[nn.Parameter] = []
     for parameter in model.parameters():
-        groups[parameter.ndim > 1 and parameter not in stream].append(parameter)
-    decaying: dict[str, Any] = {"params": groups[True], "weight_decay": 0.1}
-    return torch.optim.AdamW(
-        [decaying, {"params": groups[False]}],
-        lr=rate,
-        betas=(0.9, 0.95),
-        weight_decay=0.0,
-        fused=True,
-    )
+        if parameter in stream:
+            (vectors if parameter.ndim > 1 else fast).append(parameter)
+        else:
+            (matrices if parameter.ndim > 1 else vectors).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": 0.1, "factor": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "factor": 1.0},
+    ]
+    if fast:
+        groups.append({"params": fast, "weight_decay": 0.0, "factor": stream_factor})
+    return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), fused=True)
 
 
 def train_step(
@@ -124,7 +133,9 @@ class Trainer:
     def __init__(self, config: TrainConfig, text: Text, path: Path) -> None:
         self.config, self.text, self.path = config, text, path
         self.models = {k: make_model(k, config.model, config.seed) for k in KINDS}
-        self.optimizers = {k: make_optimizer(m, config.rate) for k, m in self.models.items()}
+        self.optimizers = {
+            k: make_optimizer(m, config.stream_factor) for k, m in self.models.items()
+        }
         self.history = History()
         self.done = 0
         state = checkpoint.load(path, config.identity(text))
@@ -153,7 +164,15 @@ class Trainer:
         A checkpoint is written every save_seconds, and when the run stops or ends.
         """
         saved_at = time.monotonic()
-        with tqdm(total=self.config.steps, initial=self.done, unit="step", desc="training") as bar:
+        every = 0.5 if sys.stderr.isatty() else 20.0  # seconds: a log is not a terminal
+        with tqdm(
+            desc="training",
+            total=self.config.steps,
+            initial=self.done,
+            unit="step",
+            mininterval=every,
+            dynamic_ncols=True,
+        ) as bar:
             while self.done < self.config.steps:
                 if self.done == 0:
                     self._evaluate()
@@ -174,7 +193,7 @@ class Trainer:
         batch = self.text.batch(config.seed, self.done, config.batch, config.model.context)
         for kind, model in self.models.items():
             for group in self.optimizers[kind].param_groups:
-                group["lr"] = config.rate_at(self.done)
+                group["lr"] = config.rate_at(self.done) * group["factor"]
             self.history.train[kind].append(train_step(model, self.optimizers[kind], batch))
         self.done += 1
         seconds = time.perf_counter() - start
