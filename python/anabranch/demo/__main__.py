@@ -64,7 +64,9 @@ def run(options: argparse.Namespace) -> int:
             flush=True,
         )
         trainer = Trainer(config, text, path)
-        if trainer.done:
+        if trainer.done == config.steps:
+            print(f"trained before, {trainer.done} steps ({path})")
+        elif trainer.done:
             print(f"continues after step {trainer.done} of {config.steps} ({path})")
         timings = None
         if trainer.run(lambda: bool(interrupt)):
