@@ -24,8 +24,10 @@ build: setup  ## build everything (installs what is missing)
 demo:  ## train three small Transformers on real text, write a report (STEPS=300 OUT=folder FRESH=1)
 	@scripts/demo.sh $(if $(STEPS),--steps '$(STEPS)') $(if $(OUT),--out '$(OUT)') $(if $(FRESH),--fresh)
 
-test: build  ## build and run all tests
+test: build  ## build and run all tests: C++, C, documents, Python
+	@scripts/setup.sh python
 	@ctest --preset release -j $(JOBS)
+	@scripts/python_tests.sh
 
 check: build  ## random awkward calls of every operator against its definition; examples on TEXT=file
 	@$(BUILD)/src/tools/anabranch info

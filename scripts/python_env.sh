@@ -34,7 +34,7 @@ fi
 
 # Built again only if something that goes into it changed; a folder's time changes with its entries.
 stamp=$venv/anabranch.stamp
-sources=(CMakeLists.txt pyproject.toml README.md LICENSE cmake include src python)
+sources=(CMakeLists.txt pyproject.toml cmake include src python)
 newer=$(find "${sources[@]}" -name __pycache__ -prune -o -newer "$stamp" -print -quit 2>/dev/null || echo none)
 if [ -n "$newer" ]; then
   echo "Building the anabranch package"
