@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,6 +69,11 @@ def check_positive(owner: str, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{owner}: {name} is {value!r}, expected an integer >= 1")
+
+
+def check_norm_eps(owner: str, norm_eps: float) -> None:
+    if not 0 <= norm_eps < math.inf:
+        raise ValueError(f"{owner}: norm_eps is {norm_eps}, expected a finite number >= 0")
 
 
 def check_streams(owner: str, name: str, t: Any, *last: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anabranch import functional
-from anabranch.nn._fp32 import Fp32Module, check_positive, check_streams
+from anabranch.nn._fp32 import Fp32Module, check_norm_eps, check_positive, check_streams
 
 
 class AttentionResidual(Fp32Module):
@@ -42,6 +42,7 @@ class AttentionResidual(Fp32Module):
     ) -> None:
         super().__init__()
         check_positive("AttentionResidual", dim=dim)
+        check_norm_eps("AttentionResidual", norm_eps)
         self.dim, self.norm, self.scale, self.norm_eps = dim, norm, scale, norm_eps
 
         def parameter() -> nn.Parameter:

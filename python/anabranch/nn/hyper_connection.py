@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from anabranch import functional
-from anabranch.nn._fp32 import Fp32Module, check_positive, check_streams
+from anabranch.nn._fp32 import Fp32Module, check_norm_eps, check_positive, check_streams
 
 Residual = Literal["sinkhorn", "permutation", "identity"]
 
@@ -30,9 +30,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# A new network is the plain residual network but for the projection's share, which this damps: the
-# coefficients differ by about half of it. Not zero: equal streams would stay equal for ever.
+# A new network is the plain residual network but for the projection's share: logits of deviation
+# 0.005, h_post off by 0.25 %. Not zero: equal streams would stay equal for ever.
 _INITIAL_SCALE = 0.01
+_INITIAL_PROJECTION = 0.5
 # What a new h_res gives away from its diagonal, in all.
 _INITIAL_LEAK = 0.01
 # For n = 1, where a sigmoid cannot be 1.
@@ -68,7 +69,7 @@ def _kept_logit(others: int) -> float:
 
 
 def _reset_projection(fn: Tensor, scale: Tensor) -> None:
-    nn.init.normal_(fn, std=fn.shape[1] ** -0.5)
+    nn.init.normal_(fn, std=_INITIAL_PROJECTION * fn.shape[1] ** -0.5)
     nn.init.constant_(scale, _INITIAL_SCALE)
 
 
@@ -240,8 +241,7 @@ class HyperConnection(nn.Module):
             "hc_eps": hc_eps,
         }
         options = {**PRESETS[preset], **{k: v for k, v in given.items() if v is not None}}
-        if options["residual"] == "permutation" and n > 5:
-            raise ValueError(f"HyperConnection: n is {n}, expected 1..5 for residual 'permutation'")
+        _check_residual(n, options["residual"], clamp)
         _check_eps("HyperConnection", n, options["norm_eps"], options["hc_eps"])
         self.dim, self.n, self.preset = dim, n, preset
         self.coefficients = Coefficients(
@@ -320,9 +320,20 @@ def _check_options(
             raise ValueError(f"{owner}: {name} is {value!r}, expected one of {names}")
 
 
+def _check_residual(n: int, residual: str, clamp: tuple[float, float] | None) -> None:
+    owner = "HyperConnection"
+    if residual == "permutation" and n > 5:
+        raise ValueError(f"{owner}: n is {n}, expected 1..5 for residual 'permutation'")
+    if clamp is None:
+        return
+    if residual != "sinkhorn":
+        raise ValueError(f"{owner}: clamp is set for residual {residual!r}, expected None")
+    if len(clamp) != 2 or not clamp[0] < clamp[1]:
+        raise ValueError(f"{owner}: clamp is {clamp}, expected (low, high) with low < high")
+
+
 def _check_eps(owner: str, n: int, norm_eps: float, hc_eps: float) -> None:
-    if not 0 <= norm_eps < math.inf:
-        raise ValueError(f"{owner}: norm_eps is {norm_eps}, expected a finite number >= 0")
+    check_norm_eps(owner, norm_eps)
     if not 0 <= hc_eps < 1 / n:  # a gate of 1/n must be possible
         raise ValueError(f"{owner}: hc_eps is {hc_eps}, expected 0 <= hc_eps < 1/{n}")
 
