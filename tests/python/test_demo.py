@@ -307,7 +307,10 @@ def test_the_program_stops_for_sigterm(folder: Path, tmp_path: Path):
         assert process.stdout is not None
         assert "text: 60 files" in process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        rest = process.stdout.read()
+        try:
+            rest, _ = process.communicate(timeout=300)
+        finally:
+            process.kill()
     assert process.returncode == 128 + signal.SIGTERM
     assert "SIGTERM: stopped after step" in rest
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.bin"]
