@@ -420,7 +420,7 @@ def test_the_report(finished: Finished):
 
     # Its numbers are those of the results.
     table = {row[0]: row[1:] for row in rows}
-    assert table["held-out loss"] == [
+    assert table["held-out loss, bits/byte"] == [
         f"{results['history']['held_out'][kind][-1][1]:.3f}" for kind in KINDS
     ]
     timings = {(t["kind"], t["eager"]): t for t in results["timings"]}

@@ -70,8 +70,11 @@ def table(result: Result) -> list[list[str]]:
     sizes = [sum(p.numel() for p in model.parameters()) for model in trainer.models.values()]
     return [
         ["parameters, millions", *(f"{size / 1e6:.2f}" for size in sizes)],
-        ["training loss", *(f"{result.training_loss(kind):.3f}" for kind in KINDS)],
-        ["held-out loss", *(f"{trainer.history.held_out[kind][-1][1]:.3f}" for kind in KINDS)],
+        ["training loss, bits/byte", *(f"{result.training_loss(kind):.3f}" for kind in KINDS)],
+        [
+            "held-out loss, bits/byte",
+            *(f"{trainer.history.held_out[kind][-1][1]:.3f}" for kind in KINDS),
+        ],
         ["tokens/s", *(f"{tokens / t.step:,.0f}" for t in fused)],
         ["step, ms", *(f"{t.step * 1e3:.0f}" for t in fused)],
         ["  eager", *against(lambda _, e: f"{e.step * 1e3:.0f}")],
