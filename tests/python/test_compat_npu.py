@@ -6,6 +6,7 @@ import builtins
 import importlib
 import importlib.util
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -421,6 +422,7 @@ def test_moves_are_copies(layer):
         lambda t: t.cpu(),
         lambda t: t.to("npu"),
         lambda t: t.to("cpu", torch.float32),
+        lambda t: t.to("npu", torch.float32, False, False),
         lambda t: t.to(device="npu:0", non_blocking=True),
         lambda t: t.to(torch.device("npu")),
         lambda t: torch.as_tensor(t, device="npu"),
@@ -458,6 +460,7 @@ def test_generators_precision_and_files(layer, tmp_path: Path):
     generator = torch.Generator(device="npu").manual_seed(3)
     assert isinstance(generator, torch.Generator)
     assert isinstance(torch.default_generator, torch.Generator)
+    assert pickle.loads(pickle.dumps(generator)).initial_seed() == 3
     want = torch.randn(2, generator=torch.Generator().manual_seed(3))
     assert torch.equal(torch.randn(2, generator=generator, device="npu"), want)
     with torch.autocast("npu"):

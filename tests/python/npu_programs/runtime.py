@@ -7,6 +7,7 @@ import torch
 import torch_npu
 
 torch.npu.config.allow_internal_format = False
+torch.npu.matmul.allow_hf32 = False
 torch.npu.set_compile_mode(jit_compile=False)
 device = torch.device("npu" if torch.npu.is_available() else "cpu")
 assert torch_npu.npu is torch.npu

@@ -75,10 +75,10 @@ def stays(x: Tensor) -> bool:
 def _move(x: Tensor, wanted: Any, rest: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     """``x.to(wanted, *rest, **options)`` as between two memories: a copy (but see stays)."""
     target = place(wanted)
-    if _is_cpu(target) and x.device.type == "cpu" and len(rest) < 3:
+    if _is_cpu(target) and x.device.type == "cpu":
         to_cpu = type(wanted) is str and wanted == "cpu"
         if to_cpu or not stays(x):
-            options = {**options, "copy": True}
+            rest, options = rest[:2], {**options, "copy": True}
     return x.to(target, *rest, **options)
 
 
@@ -125,7 +125,7 @@ class DeviceMode(TorchFunctionMode):
         for value in args:
             if is_npu_name(value):
                 # einsum's string is an equation; autocast's own mapping chooses a dtype, too.
-                if func is torch.einsum or func is torch.amp._enter_autocast:
+                if func is torch.einsum or func is torch.amp.autocast_mode._enter_autocast:
                     break
                 return func(*[place(a) if is_npu_name(a) else a for a in args], **kwargs)
         return func(*args, **kwargs)

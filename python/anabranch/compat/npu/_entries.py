@@ -87,6 +87,8 @@ class _GeneratorType(type):
 class Generator(metaclass=_GeneratorType):
     """torch.Generator that takes ``device="npu"``; what it makes are ordinary generators."""
 
+    __module__ = "torch"  # where pickle finds it, with or without this layer
+
 
 def _patch_amp(patches: Patches) -> None:
     """autocast and GradScaler for "npu". The default dtype of an NPU's autocast is float16."""

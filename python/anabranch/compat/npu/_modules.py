@@ -48,7 +48,7 @@ def _npu_contents() -> dict[str, Any]:
         **_take(_runtime, _runtime.NAMES),
         **_take(_memory, _memory.FUNCTIONS),
         **_take(_streams, _streams.NAMES),
-        "config": _runtime.Config(),
+        **_runtime.options(),
     }
 
 

@@ -131,10 +131,13 @@ def set_option(options: dict[str, Any]) -> None:
     """No effect: options of the NPU's runtime."""
 
 
-class Config:
-    """``torch.npu.config``: keeps what is set (allow_internal_format, ...), of no effect."""
-
-    allow_internal_format = False
+def options() -> dict[str, SimpleNamespace]:
+    """``torch.npu.config``, ``matmul`` and ``conv``: keep what is set, of no effect."""
+    return {
+        "config": SimpleNamespace(allow_internal_format=False),
+        "matmul": SimpleNamespace(allow_hf32=False),
+        "conv": SimpleNamespace(allow_hf32=False),
+    }
 
 
 manual_seed_all = manual_seed
