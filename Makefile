@@ -3,6 +3,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PREFIX ?= $(CURDIR)/out/prefix
 TEXT ?= README.md
+ARGS ?= --quick
 BUILD := build/release
 # More arguments for the configuration, e.g. CMAKE_ARGS=-DANABRANCH_WERROR=ON.
 CMAKE_ARGS ?=
@@ -20,19 +21,22 @@ build: setup  ## build everything (installs what is missing)
 	@cmake --preset release $(CMAKE_ARGS) >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build  ## build, check, a quick benchmark, and two programs on real input (TEXT=file)
-	@scripts/demo.sh $(BUILD) $(TEXT)
+demo:  ## train three small Transformers on real text, write a report (STEPS=300 OUT=folder FRESH=1)
+	@scripts/demo.sh $(if $(STEPS),--steps '$(STEPS)') $(if $(OUT),--out '$(OUT)') $(if $(FRESH),--fresh)
 
 test: build  ## build and run all tests: C++, C, documents, Python
 	@scripts/setup.sh python
 	@ctest --preset release -j $(JOBS)
 	@scripts/python_tests.sh
 
-check: build  ## random awkward calls of every operator against its definition
+check: build  ## random awkward calls of every operator against its definition; examples on TEXT=file
+	@$(BUILD)/src/tools/anabranch info
 	@$(BUILD)/src/tools/anabranch check
+	@$(BUILD)/examples/cpp_mhc_post $(TEXT)
+	@$(BUILD)/examples/aclnn_mhc_post $(TEXT)
 
-bench: build  ## speed against the roofs of this machine
-	@$(BUILD)/src/tools/anabranch bench
+bench: build  ## speed against the roofs of this machine (ARGS=: the long one; else ARGS=--quick)
+	@$(BUILD)/src/tools/anabranch bench $(ARGS)
 
 install: build  ## install under PREFIX=DIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
