@@ -9,7 +9,7 @@ BUILD := build/release
 CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench build install format lint floors asan tsan clean setup
+.PHONY: help demo test check bench roofs build install format lint floors asan tsan clean setup
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,8 +35,12 @@ check: build  ## random awkward calls of every operator against its definition; 
 	@$(BUILD)/examples/cpp_mhc_post $(TEXT)
 	@$(BUILD)/examples/aclnn_mhc_post $(TEXT)
 
-bench: build  ## speed against the roofs of this machine (ARGS=: the long one; else ARGS=--quick)
-	@$(BUILD)/src/tools/anabranch bench $(ARGS)
+bench: build  ## speed beside PyTorch's alternatives and against the roofs (ARGS=: an hour; else ARGS=--quick)
+	@scripts/python_env.sh bench
+	@build/venv/bin/python bench/suite.py --program $(BUILD)/src/tools/anabranch $(ARGS)
+
+roofs: build  ## speed of the operators against the roofs of this machine alone
+	@$(BUILD)/src/tools/anabranch bench $(if $(ARGS),$(ARGS))
 
 install: build  ## install under PREFIX=DIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
