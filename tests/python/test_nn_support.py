@@ -151,6 +151,17 @@ def test_compile_fullgraph(name):
     assert counter.frame_count == frames, "recompiled from one number of tokens to another"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_export_with_dynamic_tokens(name):
+    module, x = modules()[name]
+    axis = 2 if name == "attention" else 1
+    tokens = {axis: torch.export.Dim("tokens", min=2, max=1 << 20)}
+    program = torch.export.export(module, (x,), dynamic_shapes=(tokens,))
+    longer = torch.cat([x, x], axis)
+    torch.testing.assert_close(program.module()(longer), module(longer), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_activation_checkpointing(name):
     module, x = modules()[name]
