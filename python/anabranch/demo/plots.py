@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -82,19 +83,19 @@ def step_times(timings: dict[tuple[str, bool], Timing]) -> Figure:
     names[0] = KINDS["plain"]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set_xlim(right=1.4 * max(timing.step for timing in timings.values()) * 1e3)
+    axes.set_xlim(right=1.5 * max(timing.step for timing in timings.values()) * 1e3)
     axes.set_xlabel("milliseconds a step; coloured: residual operators, forward and backward")
     return figure
 
 
-def _heat(axes: Axes, matrix: Sequence[Sequence[float | None]], largest: float = 1.0) -> None:
-    """Cells with their numbers; None is no cell."""
+def _heat(axes: Axes, matrix: Sequence[Sequence[float | None]]) -> None:
+    """Cells of 0..1 with their numbers; None is no cell. The colours of small ones differ most."""
     cells = [[float("nan") if v is None else v for v in row] for row in matrix]
-    axes.imshow(cells, cmap="Blues", vmin=0.0, vmax=largest, aspect="auto")
+    axes.imshow(cells, cmap="Blues", norm=PowerNorm(0.5, 0.0, 1.0), aspect="auto")
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
             if value is not None:
-                colour = "white" if value > 0.6 * largest else "black"
+                colour = "white" if value > 0.4 else "black"
                 axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
 
 
