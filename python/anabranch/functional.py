@@ -49,6 +49,17 @@ __all__ = [
 _RESIDUALS = {"matrix": _pre.MATRIX, "permutation": _pre.PERMUTATION, "none": _pre.NONE}
 
 
+def _sources(op: str, blocks: Sequence[Tensor] | Tensor) -> list[Tensor]:
+    """The blocks as a list; one tensor [N, *, D] is N of them."""
+    if isinstance(blocks, (list, tuple)):
+        return list(blocks)
+    if isinstance(blocks, Tensor) and blocks.ndim:
+        return list(blocks.unbind(0))
+    if blocks is None:
+        raise ValueError(f"{op}: blocks is absent, expected a list of tensors")
+    raise TypeError(f"{op}: blocks is a {type(blocks).__name__}, expected a list of tensors")
+
+
 def _choice(op: str, argument: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         names = ", ".join(repr(c) for c in choices)
@@ -403,7 +414,7 @@ def _attend(
     rms_out: bool,
     alpha_out: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    blocks = list(blocks)
+    blocks = _sources("block_attn_res", blocks)
     record = needs_grad(*blocks, proj_weight, partial_block, rmsnorm_gamma)
     result = invoke(
         _block.forward,
@@ -506,7 +517,7 @@ def ai_infra_block_attn_res_backward(
     for name, tensor in (("rmsnorm_gamma", rmsnorm_gamma), ("rms_cache", rms_cache)):
         if enable_rmsnorm and tensor is None:
             raise ValueError(f"{op}: {name} is absent, expected a tensor with enable_rmsnorm")
-    blocks = list(blocks)
+    blocks = _sources(op, blocks)
     record = needs_grad(grad_h, *blocks, proj_weight, partial_block, rmsnorm_gamma)
     grad_partial, grad_weight, grad_gamma, grad_blocks = invoke(
         _block.backward,
@@ -544,7 +555,9 @@ def attn_res_prepare(
     o = sum exp(s - m) v. Source: Attention Residuals (Kimi).
 
     Args:
-        blocks: 1 to 127 tensors ``[*, D]``.
+        blocks: 0 to 127 tensors ``[*, D]``, or one ``[N, *, D]``. Without any m is the lowest
+            float32, l and o are 0, and a merge gives its source; the tokens are then those of
+            ``[0, *, D]``, and none (``o [S, D]``) for an empty list.
         queries: ``[S, D]``, float32 or the blocks' dtype.
         rmsnorm_gamma: ``[D]`` for all queries or ``[S, D]``; None with the norm on means ones.
 
@@ -553,10 +566,23 @@ def attn_res_prepare(
 
     Saved for the backward: the inputs, nothing else.
     """
-    blocks = list(blocks)
-    record = needs_grad(*blocks, queries, rmsnorm_gamma)
-    args = (blocks, queries, rmsnorm_gamma, scale, rmsnorm_eps, enable_rmsnorm)
-    return cast("tuple[Tensor, Tensor, Tensor]", invoke(_attn.prepare, record, *args))
+    sources = _sources("attn_res_prepare", blocks)
+    record = needs_grad(*sources, queries, rmsnorm_gamma)
+    args = (sources, queries, rmsnorm_gamma, scale, rmsnorm_eps, enable_rmsnorm)
+    o, m, l = invoke(_attn.prepare, record, *args)  # noqa: E741
+    if isinstance(blocks, Tensor) and not sources:
+        tokens = blocks.shape[1:-1]
+        o = _spread(o, tokens)
+        m, l = _spread(m, tokens), _spread(l, tokens)  # noqa: E741
+    return o, m, l
+
+
+def _spread(t: Tensor, tokens: Sequence[int]) -> Tensor:
+    """[S] or [S, D] -> [S, *tokens] or [S, *tokens, D]."""
+    ones = (1,) * len(tokens)
+    last = t.shape[1:]
+    view = t.reshape(t.shape[0], *ones, *last)
+    return view.expand(t.shape[0], *tokens, *last).contiguous()
 
 
 def attn_res_merge(
