@@ -32,10 +32,8 @@ Placements = list[Placement]
 Call = Mapping[str, Any]
 
 # Tensors without token dimensions; a gradient of one is a sum over tokens.
-_PARAMETERS = frozenset(
-    ("phi", "alpha", "bias", "gamma", "fn", "base", "scale")
-    + ("proj_weight", "rmsnorm_gamma", "query", "queries")
-)
+_MHC_PARAMETERS = ("phi", "alpha", "bias", "gamma", "fn", "base", "scale")
+_PARAMETERS = frozenset((*_MHC_PARAMETERS, "proj_weight", "rmsnorm_gamma", "query", "queries"))
 # Trailing dimensions of the argument that tells an operator's token dimensions.
 _LEADERS = (
     ("grad_h_in", 1),

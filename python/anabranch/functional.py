@@ -66,6 +66,15 @@ def _choice(op: str, argument: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{op}: {argument} is {value!r}, expected one of {names}")
 
 
+def _interval(op: str, clamp: tuple[float, float] | None) -> tuple[float, float]:
+    """The clamp as the operator takes it: (0, 0) is none."""
+    if clamp is None:
+        return 0.0, 0.0
+    if not isinstance(clamp, (list, tuple)) or len(clamp) != 2:
+        raise ValueError(f"{op}: clamp is {clamp!r}, expected None or (low, high)")
+    return clamp[0], clamp[1]
+
+
 def mhc_pre(
     x: Tensor,
     phi: Tensor,
@@ -213,7 +222,7 @@ def mhc_sinkhorn(
     Saved for the backward: the input; with save="all" ``8 * num_iters * (n + n*n)`` bytes a token.
     """
     _choice("mhc_sinkhorn", "save", save, ("recompute", "all"))
-    low, high = clamp or (0.0, 0.0)
+    low, high = _interval("mhc_sinkhorn", clamp)
     record = needs_grad(logits)
     iterates = record and save == "all"
     result = invoke(_sinkhorn.forward, record, logits, num_iters, eps, low, high, iterates)
@@ -228,8 +237,15 @@ def mhc_sinkhorn_backward(
     eps: float = 1e-6,
     clamp: tuple[float, float] | None = None,
 ) -> Tensor:
-    """The gradient of :func:`mhc_sinkhorn`, exact: all normalisations unrolled, none stored."""
-    low, high = clamp or (0.0, 0.0)
+    """The gradient of :func:`mhc_sinkhorn`, exact: all normalisations unrolled, none stored.
+
+    Args:
+        grad_h_res, logits: ``[*, n, n]`` float32; options as in the forward.
+
+    Returns:
+        grad_logits ``[*, n, n]``.
+    """
+    low, high = _interval("mhc_sinkhorn_backward", clamp)
     record = needs_grad(grad_h_res, logits)
     args = (grad_h_res, logits, None, None, num_iters, eps, low, high)
     return cast(Tensor, invoke(_sinkhorn.backward, record, *args))
@@ -249,8 +265,8 @@ def mhc_permutation(logits: Tensor, n: int) -> Tensor:
 
     Saved for the backward: the input, nothing else.
     """
-    if not 1 <= n <= 5:
-        raise ValueError(f"mhc_permutation: n is {n}, expected 1..5")
+    if n not in (1, 2, 3, 4, 5):
+        raise ValueError(f"mhc_permutation: n is {n!r}, expected 1..5")
     if isinstance(logits, Tensor) and logits.ndim and logits.shape[-1] != math.factorial(n):
         have = tuple(int(size) for size in logits.shape)
         raise ValueError(
@@ -323,6 +339,11 @@ def mhc_pre_sinkhorn_backward(
 
     Without sum_out and norm_out the iterates are recomputed, num_iters of them; with them their
     number is theirs. Caches are trusted as they are.
+
+    Args:
+        grad_h_in, grad_h_post, grad_h_res: ``[*, D]`` of x's dtype; ``[*, n]`` and ``[*, n, n]`` or
+            ``[*, n*n]`` float32.
+        x, phi, alpha, bias: as in the forward; the caches as it returns them.
     """
     record = needs_grad(grad_h_in, grad_h_post, grad_h_res, x, phi, alpha, bias)
     args = (grad_h_in, grad_h_post, grad_h_res, x, phi, alpha, bias, h_pre, hc_before_norm)

@@ -79,6 +79,9 @@ def _placement_fault(op: torch._ops.OpOverload, tensors: Sequence[Any]) -> Value
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             continue
+        if tensor.layout is not torch.strided:
+            label = f"{op._opname}: {_name_of(op, tensor, tensors)}"
+            return cast(ValueError, _tensor_fault(label, tensor, optional=True))
         wanted = "cpu" if tensor.device.type not in _DEVICES else str(first)
         if str(tensor.device) != wanted:
             name = _name_of(op, tensor, tensors)
