@@ -192,7 +192,9 @@ def _residual_of(x: Tensor, phi: Tensor, grad_h_res: Tensor | None) -> int:
     """The form that the shape of h_res's gradient says."""
     if grad_h_res is None:
         return _pre.NONE
-    if not isinstance(x, Tensor) or x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
+    if not (isinstance(x, Tensor) and isinstance(grad_h_res, Tensor)):
+        return _pre.MATRIX  # refused by the call
+    if x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
         return _pre.MATRIX
     return _pre.MATRIX if grad_h_res.shape[-1] == x.shape[-2] ** 2 else _pre.PERMUTATION
 
