@@ -22,8 +22,10 @@ void PerToken(Checker& c, const char* name, const TensorView& t, PreSizes* s) {
 }
 
 // sum_out [N, T, n] and norm_out [N, T, n, n].
-void Caches(Checker& c, const TensorView& sum_out, const TensorView& norm_out, std::int64_t steps,
-            PreSizes* s) {
+void Caches(Checker& c, const TensorView& sum_out, const TensorView& norm_out,
+            std::int64_t num_iters, PreSizes* s) {
+  if (!c.ok()) return;  // num_iters may be anything
+  const std::int64_t steps = num_iters == kUnknown ? kUnknown : 2 * num_iters;
   const std::int64_t tokens = NumElements(s->tokens);
   Dims sums{steps, tokens, s->n};
   c.Matches("sum_out", sum_out, &sums, "x and num_iters");
@@ -84,13 +86,13 @@ Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) {
   s.Residuals(c, "h_res", a->h_res, kForm);
   s.PerStream(c, "h_pre", a->h_pre);
   PerToken(c, "inv_rms", a->inv_rms, &s);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a->phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
   s.Rows(c, "bias", a->bias);
   s.PerRow(c, "h_mix", a->h_mix);
   CheckIterations(c, a->options.num_iters);
-  Caches(c, a->sum_out, a->norm_out, 2 * a->options.num_iters, &s);
+  Caches(c, a->sum_out, a->norm_out, a->options.num_iters, &s);
   CheckOptions(c, a->options);
   if (!c.ok()) return c.status();
   const DType coefficient = Checker::CoefficientFor(a->x.dtype);
@@ -148,7 +150,7 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) {
   s.PerStream(c, "h_pre", a->h_pre);
   PerToken(c, "inv_rms", a->inv_rms, &s);
   s.Streams(c, "grad_x", a->grad_x);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a->phi);
   s.Phi(c, "grad_phi", a->grad_phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
