@@ -18,7 +18,8 @@ done
 missing=()
 for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
-  [ "$status" = "install ok installed" ] || missing+=("$package")
+  # With several architectures of a package there are several answers in a row.
+  [[ $status == *"install ok installed"* ]] || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 

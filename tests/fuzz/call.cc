@@ -215,6 +215,7 @@ void RandomCall::Back(Input* in, Argument* argument) {
   std::int64_t high = 0;
   const auto element = static_cast<std::int64_t>(std::max<std::size_t>(DTypeSize(view.dtype), 1));
   const bool fits = Extent(view, &argument->low, &high) && DTypeSize(view.dtype) != 0;
+  if (!fits) argument->low = high = 0;
   argument->low = -argument->low;
   argument->span = high + argument->low + 1;
   if (!fits || argument->span * element > kMostBytes || in->Chance(4)) {
