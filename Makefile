@@ -4,12 +4,16 @@ JOBS ?= $(shell nproc)
 PREFIX ?= $(CURDIR)/out/prefix
 TEXT ?= README.md
 ARGS ?= --quick
+SECONDS ?= 60
+TARGETS ?=
+TESTS ?= fast
 BUILD := build/release
 # More arguments for the configuration, e.g. CMAKE_ARGS=-DANABRANCH_WERROR=ON.
 CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench roofs build install format lint floors asan tsan clean setup
+.PHONY: help demo test check bench roofs build install format lint floors asan tsan valgrind fuzz fuzz-repro
+.PHONY: clean setup
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,8 +62,17 @@ lint:  ## format check, floors, clang-tidy
 floors:  ## the arrows between the floors of the house
 	@python3 scripts/check_floors.py
 
-asan tsan: setup  ## fast tests under address+undefined / thread sanitizer
-	@scripts/sanitize.sh $@ $(JOBS)
+asan tsan: setup  ## tests under address+undefined / thread sanitizer (TESTS=fast or all)
+	@scripts/sanitize.sh $@ $(JOBS) $(TESTS)
+
+valgrind: build  ## part of the tests under valgrind
+	@scripts/valgrind.sh $(BUILD) $(JOBS)
+
+fuzz: setup  ## fuzz every target for SECONDS=60 each, JOBS side by side
+	@scripts/fuzz.sh --seconds $(SECONDS) --jobs $(JOBS) $(TARGETS)
+
+fuzz-repro:  ## run one input of a fuzz target again: INPUT=file
+	@scripts/fuzz.sh --repro $(INPUT)
 
 clean:  ## remove what was built
 	@rm -rf build out dist

@@ -37,13 +37,13 @@ PreSizes CheckShapes(Checker& c, const MhcPostPreArgs& a) {
   s.Residuals(c, "next_h_res", a.next_h_res, kForm);
   s.PerStream(c, "h_pre", a.h_pre);
   s.PerTokenColumn(c, "inv_rms", a.inv_rms);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a.phi);
   PreSizes::Alpha(c, "alpha", a.alpha, 3);
   s.Rows(c, "bias", a.bias);
   s.PerRow(c, "h_mix", a.h_mix);
   CheckIterations(c, a.options);
-  s.Iterates(c, a.sum_out, a.norm_out, 2 * a.options.num_iters);
+  s.Iterates(c, a.sum_out, a.norm_out, a.options.num_iters);
   CheckPreSinkhornOptions(c, a.options);
   return s;
 }

@@ -40,13 +40,13 @@ Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) {
   s.Residuals(c, "h_res", a->h_res, kForm);
   s.PerStream(c, "h_pre", a->h_pre);
   s.PerTokenColumn(c, "inv_rms", a->inv_rms);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a->phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
   s.Rows(c, "bias", a->bias);
   s.PerRow(c, "h_mix", a->h_mix);
   CheckIterations(c, a->options);
-  s.Iterates(c, a->sum_out, a->norm_out, 2 * a->options.num_iters);
+  s.Iterates(c, a->sum_out, a->norm_out, a->options.num_iters);
   CheckPreSinkhornOptions(c, a->options);
   if (!c.ok()) return c.status();
   const DType coefficient = Checker::CoefficientFor(a->x.dtype);
@@ -104,7 +104,7 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) {
   s.PerStream(c, "h_pre", a->h_pre);
   s.PerTokenColumn(c, "inv_rms", a->inv_rms);
   s.Streams(c, "grad_x", a->grad_x);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a->phi);
   s.Phi(c, "grad_phi", a->grad_phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
