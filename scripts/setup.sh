@@ -9,7 +9,9 @@ for extra in "$@"; do
   case "$extra" in
     lint) packages+=(clang-format-14 clang-tidy-14) ;;
     python) packages+=(python3 python3-venv python3-dev) ;;
-    *) echo "setup.sh: unknown group '$extra', expected lint or python" >&2; exit 2 ;;
+    aarch64) packages+=(g++-aarch64-linux-gnu qemu-user-static libhwy-dev:arm64 libtbb-dev:arm64
+                        libgtest-dev:arm64) ;;
+    *) echo "setup.sh: unknown group '$extra', expected lint, python or aarch64" >&2; exit 2 ;;
   esac
 done
 
@@ -20,7 +22,9 @@ for package in "${packages[@]}"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+foreign=""
+case " ${missing[*]} " in *:arm64*) foreign="dpkg --add-architecture arm64 && " ;; esac
+line="${foreign}apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
 if [ "$(id -u)" = 0 ]; then
   sh -c "DEBIAN_FRONTEND=noninteractive; export DEBIAN_FRONTEND; $line"
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then

@@ -33,10 +33,11 @@ void CheckOne(const OperatorEntry& entry, const CheckOptions& options, std::int6
   const Case c = harness::RandomCase(entry, random);
   const std::uint64_t values = random.Next();
   const int threads = options.threads > 0 ? options.threads : 1 + static_cast<int>(random.Below(4));
+  harness::CaseChecker checker(entry, c, values);
   for (Target target : targets) {
     Context context;
     context.set_target(target).set_threads(threads);
-    const harness::Verdict verdict = harness::CheckCase(entry, c, values, context);
+    const harness::Verdict verdict = checker.Check(context);
     ++tally->calls;
     tally->worst = std::max(tally->worst, verdict.worst);
     if (verdict.ok) continue;

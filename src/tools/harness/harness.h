@@ -35,8 +35,38 @@ Status RunCase(const OperatorEntry& entry, const Case& c, const CaseTensors& ten
 // same infinity.
 Verdict CompareOutputs(const CaseTensors& got, const CaseTensors& want);
 
-// One random awkward call, checked in every way: against the reference, nothing written outside the
-// outputs, inputs unchanged, and the bits of a dense copy of the call on one thread.
+// One call in an awkward layout, checked in every way, on as many targets as one likes.
+class CaseChecker {
+ public:
+  // Makes the tensors and runs the reference. `layout` is kAwkward but for tests of their own.
+  CaseChecker(const OperatorEntry& entry, const Case& c, std::uint64_t seed,
+              Layout layout = Layout::kAwkward);
+
+  // Runs the call on poisoned outputs and checks it: against the reference, nothing written outside
+  // the outputs, every output element written, inputs unchanged, the bits of a dense copy of the
+  // call on one thread, and among targets with FMA the bits of the one checked first.
+  Verdict Check(const Context& context);
+
+  // As they stand: change the inputs, then call Recompute.
+  const CaseTensors& tensors() const { return tensors_; }
+
+  // Runs the reference again after the inputs were changed.
+  Status Recompute();
+
+ private:
+  void CheckMemory(const std::vector<std::vector<std::byte>>& before, Verdict* verdict) const;
+  void CheckDenseCopy(const Context& context, Verdict* verdict) const;
+  void CheckOtherTargets(const Context& context, Verdict* verdict);
+
+  const OperatorEntry& entry_;
+  const Case case_;
+  CaseTensors tensors_;
+  CaseTensors want_;
+  Status reference_;
+  std::vector<std::string> fma_bits_;  // of the outputs, from the first target with FMA
+};
+
+// CaseChecker for one context.
 Verdict CheckCase(const OperatorEntry& entry, const Case& c, std::uint64_t seed,
                   const Context& context);
 

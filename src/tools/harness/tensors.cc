@@ -1,9 +1,7 @@
 #include "src/tools/harness/tensors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <numbers>
 #include <stdexcept>
 
 namespace anabranch::harness {
@@ -22,8 +20,9 @@ std::int64_t Random::Below(std::int64_t bound) {
 double Random::Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
 
 double Random::Normal() {
-  const double radius = std::sqrt(-2 * std::log(1 - Uniform()));
-  return radius * std::cos(2 * std::numbers::pi * Uniform());
+  double sum = -6;
+  for (int k = 0; k < 12; ++k) sum += Uniform();
+  return sum;
 }
 
 void ForEachElement(const TensorView& view, const std::function<void(std::byte*)>& f) {
@@ -88,6 +87,11 @@ std::string Bits(const TensorView& view) {
   return bits;
 }
 
+void FillBytes(const TensorView& view, std::byte value) {
+  const std::size_t element = DTypeSize(view.dtype);
+  ForEachElement(view, [&](std::byte* p) { std::memset(p, std::to_integer<int>(value), element); });
+}
+
 namespace {
 
 // Strides of an awkward layout and the elements it spans.
@@ -117,20 +121,18 @@ Dims AwkwardStrides(const TensorSpec& spec, Random& random, std::int64_t* span) 
 Buffer MakeBuffer(const TensorSpec& spec, Layout layout, Random& random) {
   constexpr std::int64_t kPadding = 64;  // elements of poison on both sides
   std::int64_t span = std::max<std::int64_t>(NumElements(spec.sizes), 1);
-  std::int64_t shift = 0;
   Dims strides = ContiguousStrides(spec.sizes);
-  if (layout == Layout::kAwkward) {
-    strides = AwkwardStrides(spec, random, &span);
-    shift = random.Below(3) == 0 ? random.Below(17) : 0;
-  }
+  if (layout == Layout::kAwkward) strides = AwkwardStrides(spec, random, &span);
   const auto element = static_cast<std::int64_t>(DTypeSize(spec.dtype));
   Buffer buffer;
-  buffer.storage.assign(static_cast<std::size_t>((span + shift + 2 * kPadding) * element + 64),
-                        std::byte{0xff});
-  auto address = reinterpret_cast<std::uintptr_t>(buffer.storage.data());
-  address = (address + 63) / 64 * 64;
-  auto* data = reinterpret_cast<std::byte*>(address) + (kPadding + shift) * element;
-  buffer.view = TensorView(data, spec.dtype, spec.sizes, strides);
+  buffer.memory = GuardedMemory(static_cast<std::size_t>((span + 2 * kPadding) * element));
+  std::int64_t offset = kPadding * element;
+  if (layout == Layout::kAwkward) {
+    const auto last = static_cast<std::int64_t>(buffer.memory.size()) - span * element;
+    const std::int64_t offsets[] = {0, last, last, (kPadding + random.Below(17)) * element};
+    offset = std::min(offsets[random.Below(4)], last);
+  }
+  buffer.view = TensorView(buffer.memory.data() + offset, spec.dtype, spec.sizes, strides);
   return buffer;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/ops/catalog.h"
+#include "src/tools/harness/guarded.h"
 
 namespace anabranch::harness {
 
@@ -19,7 +20,7 @@ class Random {
   std::uint64_t Next();
   std::int64_t Below(std::int64_t bound);  // uniform in [0, bound)
   double Uniform();                        // [0, 1)
-  double Normal();                         // N(0, 1)
+  double Normal();                         // nearly N(0, 1); sums only: the same bits everywhere
   template <class T>
   const T& Pick(const std::vector<T>& from) {
     return from[static_cast<std::size_t>(Below(static_cast<std::int64_t>(from.size())))];
@@ -31,13 +32,14 @@ class Random {
 
 enum class Layout {
   kDense,    // row-major, 64-byte aligned
-  kAwkward,  // any of: odd element offsets, padded rows, permuted dimensions, steps along the last
-             // dimension, expanded (0-stride) input dimensions
+  kAwkward,  // any of: padded rows, permuted dimensions, steps along the last dimension, expanded
+             // (0-stride) input dimensions; the first or the last byte touches a page without
+             // access, or the tensor lies at an odd element offset
 };
 
 // The memory of one tensor. Bytes outside the view's elements are 0xff (a NaN in every dtype).
 struct Buffer {
-  std::vector<std::byte> storage;
+  GuardedMemory memory;
   TensorView view;
 };
 
@@ -53,6 +55,9 @@ void WriteAll(const TensorView& view, const std::vector<double>& values);
 
 // The bytes of the elements in row-major order: equal bits give equal strings.
 std::string Bits(const TensorView& view);
+
+// Sets every byte of the elements.
+void FillBytes(const TensorView& view, std::byte value);
 
 // All tensor arguments of a call.
 struct CaseTensors {
