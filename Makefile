@@ -8,10 +8,10 @@ BUILD := build/release
 CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench build install format lint floors asan tsan clean setup
+.PHONY: help demo test check bench build install format lint floors asan tsan aarch64 clean setup
 
 help:  ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup:
 	@scripts/setup.sh
@@ -50,6 +50,12 @@ floors:  ## the arrows between the floors of the house
 
 asan tsan: setup  ## fast tests under address+undefined / thread sanitizer
 	@scripts/sanitize.sh $@ $(JOBS)
+
+aarch64:  ## cross build for 64-bit Arm, fast tests under qemu-user
+	@scripts/setup.sh aarch64
+	@cmake --preset aarch64 $(CMAKE_ARGS) >/dev/null
+	@cmake --build --preset aarch64 -j $(JOBS)
+	@ctest --preset aarch64 -j $(JOBS) -LE 'slow|install'
 
 clean:  ## remove what was built
 	@rm -rf build out dist

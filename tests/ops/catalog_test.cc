@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "src/tools/harness/harness.h"
@@ -43,6 +44,28 @@ TEST_P(EveryOperator, AgreesWithTheReferenceAndOtherTargetsOnEveryTarget) {
                               << verdict.message;
     }
   }
+}
+
+// The bits that every machine gives, whatever its vectors: see docs/differential.md.
+TEST_P(EveryOperator, HasTheGoldenBitsOnEveryTargetWithFma) {
+  std::ifstream file(ANABRANCH_GOLDEN_DIGESTS);
+  std::string name;
+  std::string inputs;
+  std::string outputs;
+  while (file >> name >> inputs >> outputs && name != entry().name) {
+  }
+  ASSERT_EQ(name, entry().name) << "not in " << ANABRANCH_GOLDEN_DIGESTS;
+  int compared = 0;
+  for (Target target : SupportedTargets()) {
+    if (!TargetHasFma(target)) continue;
+    harness::Digest digest;
+    const Status status = harness::MakeDigest(entry(), target, &digest);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(digest.inputs, std::stoull(inputs, nullptr, 16)) << "other inputs were made";
+    EXPECT_EQ(digest.outputs, std::stoull(outputs, nullptr, 16)) << TargetName(target);
+    ++compared;
+  }
+  if (compared == 0) GTEST_SKIP() << "this machine has no target with FMA";
 }
 
 // Enough tokens that several threads take part; thread counts beyond the machine's included.

@@ -35,6 +35,12 @@ enum class Layout {
   kAwkward,  // any of: padded rows, permuted dimensions, steps along the last dimension, expanded
              // (0-stride) input dimensions; the first or the last byte touches a page without
              // access, or the tensor lies at an odd element offset
+  // One thing at a time, for tests that name it:
+  kPaddedRows,  // rows longer than their contents
+  kOddOffset,   // dense, one element behind a 64-byte boundary
+  kTransposed,  // dimensions in reverse order in memory
+  kExpanded     // gradients that come in have stride 0 everywhere, as those of a sum; of a forward
+                // the first input is one token for all
 };
 
 // The memory of one tensor. Bytes outside the view's elements are 0xff (a NaN in every dtype).
@@ -74,6 +80,12 @@ CaseTensors Allocate(const OperatorEntry& entry, const Case& c, Layout layout, R
 // Inputs: random values per spec; what a forward computes for its backward comes from the
 // forward's reference. Outputs stay poisoned.
 void FillInputs(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random);
+
+// Once more what a forward computes for its backward, after the other inputs were changed.
+void RefreshCaches(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random);
+
+// The forward of this backward computes that input.
+bool IsCache(const OperatorEntry& entry, const Case& c, const TensorSpec& spec);
 
 // The same call in double precision, dense, with the same (already rounded) input values.
 CaseTensors InDouble(const OperatorEntry& entry, const Case& c, const CaseTensors& tensors);
