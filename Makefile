@@ -13,10 +13,10 @@ CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench roofs build install format lint floors asan tsan valgrind fuzz fuzz-repro
-.PHONY: clean setup
+.PHONY: aarch64 clean setup
 
 help:  ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup:
 	@scripts/setup.sh
@@ -73,6 +73,12 @@ fuzz: setup  ## fuzz every target for SECONDS=60 each, JOBS side by side
 
 fuzz-repro:  ## run one input of a fuzz target again: INPUT=file
 	@scripts/fuzz.sh --repro $(INPUT)
+
+aarch64:  ## cross build for 64-bit Arm, fast tests under qemu-user
+	@scripts/setup.sh aarch64
+	@cmake --preset aarch64 $(CMAKE_ARGS) >/dev/null
+	@cmake --build --preset aarch64 -j $(JOBS)
+	@ctest --preset aarch64 -j $(JOBS) -LE 'slow|install'
 
 clean:  ## remove what was built
 	@rm -rf build out dist

@@ -8,6 +8,7 @@
 #include "aclnnop/aclnn_mhc_pre_backward_v2.h"
 #include "aclnnop/aclnn_mhc_pre_v2.h"
 #include "anabranch/mhc_pre.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 using anabranch::MhcOptions;
@@ -118,7 +119,7 @@ aclnnStatus aclnnMhcPreGetWorkspaceSize(const aclTensor* x, const aclTensor* phi
                                         double hcEps, aclTensor* hIn, aclTensor* hPost,
                                         aclTensor* hRes, aclTensor* invRmsOptional,
                                         aclTensor* hMixOptional, aclTensor* hPreOptional,
-                                        uint64_t* workspaceSize, aclOpExecutor** executor) {
+                                        uint64_t* workspaceSize, aclOpExecutor** executor) try {
   MhcOptions options;
   options.norm_eps = normEps;
   options.hc_eps = hcEps;
@@ -137,6 +138,8 @@ aclnnStatus aclnnMhcPreGetWorkspaceSize(const aclTensor* x, const aclTensor* phi
        {"hPre", hPreOptional, false}},
       options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPre");
 }
 
 aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* phi,
@@ -146,7 +149,7 @@ aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* p
                                           aclTensor* hPost, aclTensor* hRes,
                                           aclTensor* invRmsOptional, aclTensor* hMixOptional,
                                           aclTensor* hPreOptional, uint64_t* workspaceSize,
-                                          aclOpExecutor** executor) {
+                                          aclOpExecutor** executor) try {
   MhcOptions options;
   options.norm_eps = normEps;
   options.hc_eps = hcEps;
@@ -166,6 +169,8 @@ aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* p
        {"hPre", hPreOptional, false}},
       options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreV2");
 }
 
 aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
@@ -175,7 +180,7 @@ aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
     const aclTensor* gammaOptional, const aclTensor* gradXPostOptional, float hcEps,
     const aclTensor* gradX, const aclTensor* gradPhi, const aclTensor* gradAlpha,
     const aclTensor* gradBias, const aclTensor* gradGamma, uint64_t* workspaceSize,
-    aclOpExecutor** executor) {
+    aclOpExecutor** executor) try {
   MhcOptions options;
   options.hc_eps = hcEps;
   const OpCall call =
@@ -199,6 +204,8 @@ aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
                                 {"gradGamma", gradGamma, gammaOptional != nullptr, true}},
                                options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreBackward");
 }
 
 aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
@@ -208,7 +215,7 @@ aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
     const aclTensor* gammaOptional, const aclTensor* gradXPostOptional, float hcEps,
     int64_t opImplMode, const aclTensor* gradX, const aclTensor* gradPhi,
     const aclTensor* gradAlpha, const aclTensor* gradBias, const aclTensor* gradGamma,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
+    uint64_t* workspaceSize, aclOpExecutor** executor) try {
   MhcOptions options;
   options.hc_eps = hcEps;
   options.op_impl_mode = opImplMode;
@@ -233,6 +240,8 @@ aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
                                 {"gradGamma", gradGamma, gammaOptional != nullptr, true}},
                                options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreBackwardV2");
 }
 
 aclnnStatus aclnnMhcPre(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

@@ -7,6 +7,7 @@
 
 #include "aclnnop/aclnn_mhc_sinkhorn_backward.h"
 #include "anabranch/mhc_sinkhorn.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 namespace anabranch::acl {
@@ -161,7 +162,7 @@ extern "C" {
 aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(const aclTensor* x, float eps, int64_t numIters,
                                              aclTensor* output, aclTensor* normOut,
                                              aclTensor* sumOut, uint64_t* workspaceSize,
-                                             aclOpExecutor** executor) {
+                                             aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcSinkhorn";
   call.tensors = {
@@ -173,6 +174,8 @@ aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(const aclTensor* x, float eps, int6
   call.inner = 2;
   call.facts = [numIters](const Views& t) { return SinkhornFacts(t[0], numIters); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcSinkhorn");
 }
 
 aclnnStatus aclnnMhcSinkhorn(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -184,7 +187,7 @@ aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(const aclTensor* gradOutput
                                                      const aclTensor* normOut,
                                                      const aclTensor* sumOut, aclTensor* out,
                                                      uint64_t* workspaceSize,
-                                                     aclOpExecutor** executor) {
+                                                     aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcSinkhornBackward";
   call.tensors = {
@@ -199,6 +202,8 @@ aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(const aclTensor* gradOutput
     return SinkhornFacts(t[0], counted ? num_iters : 0);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcSinkhornBackward");
 }
 
 aclnnStatus aclnnMhcSinkhornBackward(void* workspace, uint64_t workspaceSize,

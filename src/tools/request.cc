@@ -30,6 +30,10 @@ void AddCheck(CLI::App& app, CheckOptions* o) {
   check->add_option("--target", o->target,
                     "One SIMD target (default: ANABRANCH_TARGET, or all that run here)");
   check->add_option("--threads", o->threads, "Threads (default: random)");
+  check->add_flag("--digest", o->digest,
+                  "Print hashes of the bits of a fixed series of calls, to compare machines");
+  check->add_option("--write-cases", o->write_cases,
+                    "Write calls and their results into this folder instead of checking");
   check->footer(kCheckExamples);
 }
 

@@ -1,3 +1,4 @@
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/core/mhc_check.h"
 #include "src/ops/mhc_post_pre/mhc_post_pre.h"
@@ -50,7 +51,7 @@ PreSizes CheckShapes(Checker& c, const MhcPostPreArgs& a) {
 
 }  // namespace
 
-Status InferMhcPostPre(MhcPostPreArgs* a) {
+Status InferMhcPostPre(MhcPostPreArgs* a) try {
   Checker c(kOp);
   c.Required("x", a->x);
   c.Required("h_out", a->h_out);
@@ -79,6 +80,8 @@ Status InferMhcPostPre(MhcPostPreArgs* a) {
     SetOutput(&a->norm_out, coefficient, {steps, tokens, s.n, s.n});
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcPostPreArgs& args) {

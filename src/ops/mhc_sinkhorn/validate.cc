@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/ops/mhc_sinkhorn/mhc_sinkhorn.h"
 
@@ -89,7 +90,7 @@ void SameDType(Checker& c, const char* name, const TensorView& first,
 
 }  // namespace
 
-Status InferMhcSinkhorn(MhcSinkhornArgs* a) {
+Status InferMhcSinkhorn(MhcSinkhornArgs* a) try {
   Checker c(kForward);
   c.Required("logits", a->logits);
   BothOrNone(c, a->sum_out, a->norm_out);
@@ -105,9 +106,11 @@ Status InferMhcSinkhorn(MhcSinkhornArgs* a) {
   SetOutput(&a->h_res, a->logits.dtype,
             matrix ? Concat(tokens, {n, n}) : Concat(tokens, {n == kUnknown ? n : n * n}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcSinkhornBackward(MhcSinkhornBackwardArgs* a) {
+Status InferMhcSinkhornBackward(MhcSinkhornBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("grad_h_res", a->grad_h_res);
   BothOrNone(c, a->sum_out, a->norm_out);
@@ -128,6 +131,8 @@ Status InferMhcSinkhornBackward(MhcSinkhornBackwardArgs* a) {
   SetOutput(&a->grad_logits, a->grad_h_res.dtype,
             matrix ? Concat(tokens, {n, n}) : Concat(tokens, {n == kUnknown ? n : n * n}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcSinkhornArgs& args) {
