@@ -194,8 +194,8 @@ class BackwardPlan final : public PreparePlanBase {
     const auto count = static_cast<std::size_t>(sources_.count());
     weight_bytes_ = AlignUp(count * (2 * queries + 1) * sizeof(float));
     mix_bytes_ = AlignUp(2 * queries * sizeof(float)) + AlignUp(2 * queries * sizeof(float*));
-    slot_bytes_ = vector_bytes_ * queries + weight_bytes_ + mix_bytes_ + PieceBytes(sources_) +
-                  CarryBytes(sources_) + PieceBytes(grads_);
+    slot_bytes_ = vector_bytes_ * queries + weight_bytes_ + query_carry_bytes() + mix_bytes_ +
+                  PieceBytes(sources_) + CarryBytes(sources_) + PieceBytes(grads_);
     info.workspace_bytes = vector_bytes_ * queries * static_cast<std::size_t>(1 + chunks_.count) +
                            shared_bytes() + slot_bytes_ * static_cast<std::size_t>(info.threads);
   }
@@ -224,6 +224,10 @@ class BackwardPlan final : public PreparePlanBase {
 
  private:
   std::size_t shared_bytes() const { return shared_gamma_ ? 2 * vector_bytes_ : 0; }
+  std::size_t query_carry_bytes() const {
+    return AlignUp(static_cast<std::size_t>(queries_ * sources_.count()) * kQueryCarry *
+                   sizeof(float));
+  }
 
   // Parts of a slot's scratch.
   struct Scratch {
@@ -231,6 +235,7 @@ class BackwardPlan final : public PreparePlanBase {
     float* p;               // [S][L]
     float* t;               // [S][L]
     float* c;               // [L], summed over queries
+    float* query_carry;     // [S][L][kQueryCarry]
     float* mix_weights;     // [2 S]
     const float** vectors;  // [2 S]
     std::byte* pieces;
@@ -250,6 +255,7 @@ class BackwardPlan final : public PreparePlanBase {
     x.p = reinterpret_cast<float*>(take(weight_bytes_));
     x.t = x.p + queries_ * count;
     x.c = x.t + queries_ * count;
+    x.query_carry = reinterpret_cast<float*>(take(query_carry_bytes()));
     x.mix_weights = reinterpret_cast<float*>(
         take(AlignUp(2 * static_cast<std::size_t>(queries_) * sizeof(float))));
     x.vectors = reinterpret_cast<const float**>(
@@ -260,26 +266,32 @@ class BackwardPlan final : public PreparePlanBase {
     return x;
   }
 
-  // The weights of query s in all gradient rows of a token.
-  void Weigh(std::int64_t t, std::int64_t s, const float* queries, const float* rms,
-             const Scratch& x) const {
+  // out[s][l] = vector s . row l, of packed vectors.
+  void DotAll(std::int64_t t, const float* vectors, const Scratch& x, float* out) const {
+    const int count = sources_.count();
+    std::fill_n(x.query_carry, queries_ * count * kQueryCarry, 0.0f);
+    ForPieces(sources_, t, x.pieces,
+              [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
+                query_.dots({rows, count, vectors + begin, vector_floats(), queries_, length,
+                             x.query_carry, begin + length == d_ ? out : nullptr});
+              });
+  }
+
+  // The weights of query s in all gradient rows of a token. x.p and x.t hold the rows' products
+  // with the query and with grad_o, and then the weights.
+  void Weigh(std::int64_t t, std::int64_t s, const float* rms, const Scratch& x) const {
     const int count = sources_.count();
     const Part& part = parts_[static_cast<std::size_t>(s)];
-    AttnRowSums sums[kMaxSources];
     float score[kMaxSources];
     float* p = x.p + s * count;
     float* weights = x.t + s * count;
-    float* grad_o = x.grad_o + s * vector_floats();
-    PackRow(reinterpret_cast<const float*>(part.o.Token(t)), part.o.stride1, d_, dtype_, grad_o);
-    Dots(sources_, t, queries + s * vector_floats(), false, x.pieces, x.carry, sums);
-    for (int l = 0; l < count; ++l) score[l] = sums[l].query / rms[l];
+    for (int l = 0; l < count; ++l) score[l] = p[l] / rms[l];
     const auto top = static_cast<int>(std::max_element(score, score + count) - score);
     kernels_.exp_minus(score, score[top], count, p);
-    Dots(sources_, t, grad_o, false, x.pieces, x.carry, sums);
     const float grad_l = part.l.At<float>(t);
     float sum = 0;
     for (int l = 0; l < count; ++l) {
-      weights[l] = p[l] * (sums[l].query + grad_l);
+      weights[l] = p[l] * (weights[l] + grad_l);
       sum += weights[l];
     }
     // The maximum moves with its source, and all weights with the maximum.
@@ -299,7 +311,14 @@ class BackwardPlan final : public PreparePlanBase {
     for (int l = 0; l < count; ++l) rms[l] = Rms(sums[l].squares);
     std::fill_n(x.c, count, 0.0f);
     for (std::int64_t s = 0; s < queries_; ++s) {
-      Weigh(t, s, queries, rms, x);
+      const TokenRows& o = parts_[static_cast<std::size_t>(s)].o;
+      PackRow(reinterpret_cast<const float*>(o.Token(t)), o.stride1, d_, dtype_,
+              x.grad_o + s * vector_floats());
+    }
+    DotAll(t, queries, x, x.p);
+    DotAll(t, x.grad_o, x, x.t);
+    for (std::int64_t s = 0; s < queries_; ++s) {
+      Weigh(t, s, rms, x);
       SumRows(sources_, t, x.t + s * count, true, x.pieces, u + s * vector_floats());
     }
     ForPieces(sources_, t, x.pieces,
