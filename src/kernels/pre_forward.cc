@@ -124,13 +124,15 @@ void PreForward::ProjectGroup(std::int64_t token, int count, std::int64_t block,
   const void* next[kProjectionTokens];
   alignas(64) std::byte staged[kProjectionTokens * kProjectionBlock * sizeof(float)];
   const auto element = static_cast<std::int64_t>(x_.element);
-  const auto address = [&](std::int64_t t, std::int64_t b) {
-    return x_.Token(t) + (b / blocks_ * x_.stride0 + BlockBegin(b) * x_.stride1) * element;
+  const auto offset = [&](std::int64_t b) {
+    return (b / blocks_ * x_.stride0 + BlockBegin(b) * x_.stride1) * element;
   };
+  const std::int64_t here = offset(block);
+  const std::int64_t there = offset(next_block);
   for (int m = 0; m < count; ++m) {
-    pointers[m] = address(token + m, block);
+    pointers[m] = x_.Token(token + m) + here;
     if (dense_) {
-      next[m] = address(std::min(next_token + m, shape_.tokens - 1), next_block);
+      next[m] = x_.Token(std::min(next_token + m, shape_.tokens - 1)) + there;
     } else {
       std::byte* to = staged + m * kProjectionBlock * element;
       CopyStrided(to, 1, pointers[m], x_.stride1, BlockCount(block), x_.element);
