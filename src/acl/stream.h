@@ -64,7 +64,7 @@ class Queue {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Work> queue_;  // an empty one needs no memory, nor does taking from it
+  std::list<Work> queue_;       // an empty one needs no memory, nor does taking from it
   std::uint64_t queued_ = 0;    // ever
   std::uint64_t finished_ = 0;  // ever
   Outcome first_failure_;

@@ -144,15 +144,16 @@ void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, s
   const void* next[kProjectionTokens];
   alignas(64) std::byte staged[kProjectionTokens * kProjectionBlock * sizeof(float)];
   const auto element = static_cast<std::int64_t>(x.rows.element);
-  const auto address = [&](std::int64_t t, std::int64_t b) {
-    return x.Token(t) + (b / blocks_ * x.rows.stride0 + BlockBegin(b) * x.rows.stride1) * element;
+  const auto offset = [&](std::int64_t b) {
+    return (b / blocks_ * x.rows.stride0 + BlockBegin(b) * x.rows.stride1) * element;
   };
+  const std::int64_t here = offset(block);
+  const std::int64_t there = offset(next_block);
   for (int m = 0; m < count; ++m) {
-    pointers[m] = address(token + m, block);
+    pointers[m] = x.Token(token + m) + here;
     if (dense_) {
-      next[m] = source_ != nullptr
-                    ? Ahead(x, token + m, block)
-                    : address(std::min(next_token + m, shape_.tokens - 1), next_block);
+      next[m] = source_ != nullptr ? Ahead(x, token + m, block)
+                                   : x.Token(std::min(next_token + m, shape_.tokens - 1)) + there;
     } else {
       std::byte* to = staged + m * kProjectionBlock * element;
       CopyStrided(to, 1, pointers[m], x.rows.stride1, BlockCount(block), x.rows.element);

@@ -30,7 +30,7 @@ inline constexpr bool kManyRegisters =
 // of each, and with 64-byte vectors that makes the two load ports the limit (projection on one
 // Sapphire Rapids core: 112 against 132 GF/s).
 HWY_INLINE VecF InRegister(VecF value) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   asm("" : "+v"(value.raw));
 #endif
   return value;

@@ -10,10 +10,10 @@
 #include "aclnn/opdev/op_errno.h"
 #include "aclnnop/aclnn_ops_transformer.h"
 
-#define CT const aclTensor *
-#define T aclTensor *
-#define R uint64_t *, aclOpExecutor **
-#define PHASE2 void *, uint64_t, aclOpExecutor *, aclrtStream
+#define CT const aclTensor*
+#define T aclTensor*
+#define R uint64_t*, aclOpExecutor**
+#define PHASE2 void*, uint64_t, aclOpExecutor*, aclrtStream
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,15 +31,15 @@ typedef void (*Function)(void);
 
 int main(void) {
   int wrong = 0;
-#define F(result, name, arguments)                       \
-  if ((Function)name == (Function)0) {                   \
-    fprintf(stderr, "%s is not there\n", #name);         \
-    ++wrong;                                             \
+#define F(result, name, arguments)               \
+  if ((Function)name == (Function)0) {           \
+    fprintf(stderr, "%s is not there\n", #name); \
+    ++wrong;                                     \
   }
-#define V(name, number)                                                                     \
-  if ((long)(name) != (long)(number)) {                                                     \
-    fprintf(stderr, "%s is %ld, expected %ld\n", #name, (long)(name), (long)(number));      \
-    ++wrong;                                                                                \
+#define V(name, number)                                                                \
+  if ((long)(name) != (long)(number)) {                                                \
+    fprintf(stderr, "%s is %ld, expected %ld\n", #name, (long)(name), (long)(number)); \
+    ++wrong;                                                                           \
   }
 #include "interface.def"
   return wrong == 0 ? 0 : 1;
