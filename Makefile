@@ -13,7 +13,7 @@ CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench roofs build install format lint floors asan tsan valgrind fuzz fuzz-repro
-.PHONY: aarch64 clean setup
+.PHONY: aarch64 site test-torch-versions clean setup
 
 help:  ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,11 +53,20 @@ format:  ## reformat the C and C++ sources
 	@scripts/setup.sh lint
 	@scripts/format.sh --fix
 
-lint:  ## format check, floors, clang-tidy
+lint:  ## format check, floors, clang-tidy, ruff, mypy
 	@scripts/setup.sh lint
 	@scripts/format.sh
 	@python3 scripts/check_floors.py
 	@scripts/lint.sh $(BUILD)
+	@scripts/lint_python.sh
+
+site:  ## documentation pages in build/site, from docs/ and the docstrings
+	@scripts/setup.sh python
+	@scripts/site.sh
+
+test-torch-versions: setup  ## Python tests with the lowest and the newest PyTorch (about 5 GB each)
+	@scripts/setup.sh python
+	@scripts/torch_versions.sh
 
 floors:  ## the arrows between the floors of the house
 	@python3 scripts/check_floors.py

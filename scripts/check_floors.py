@@ -39,7 +39,8 @@ def problems(path: str, included: str) -> str | None:
     if path.startswith("include/anabranch/"):
         return None if included.startswith(PUBLIC_ONLY) else "public headers include public headers"
     if path.startswith("include/aclnn_compat/"):
-        return "C headers include nothing of the library" if included.startswith("anabranch/") else None
+        foreign = included.startswith("anabranch/")
+        return "C headers include nothing of the library" if foreign else None
     if not included.startswith("src/"):
         return None
     here, there = floor_of(path), floor_of(included)
