@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Python environment (folder VENV, default build/venv) ready: installs what is missing of
-# PyTorch and of the groups named as arguments (demo, test, bench, lint), then the package as this tree has it.
-# TORCH_VERSION: a PyTorch to install instead of the newest.
+# PyTorch and of the groups named as arguments (demo, test, bench, lint), then the package as this
+# tree has it. TORCH_VERSION: a PyTorch to install instead of the newest; BUILD_DIR: where to build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${VENV:-build/venv}
@@ -42,6 +42,7 @@ if [ -n "$newer" ]; then
   echo "Building the anabranch package"
   touch "$stamp.new"
   export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
-  "${pip[@]}" -q --no-deps --no-build-isolation --force-reinstall .
+  "${pip[@]}" -q --no-deps --no-build-isolation --force-reinstall \
+    ${BUILD_DIR:+--config-settings=build-dir="$BUILD_DIR"} .
   mv "$stamp.new" "$stamp"  # the time before the build: what changes meanwhile is newer
 fi

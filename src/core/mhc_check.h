@@ -14,15 +14,12 @@ inline constexpr int kMaxPermutationStreams = 5;
 
 inline std::int64_t Factorial(std::int64_t n) { return n <= 1 ? 1 : n * Factorial(n - 1); }
 
-// Logits of the residual part; kUnknown if n is.
+// Logits of the residual part; kUnknown if n is, or is outside the form's limits.
 inline std::int64_t ResidualSize(Residual residual, std::int64_t n) {
   if (residual == Residual::kNone) return 0;
-  if (n == kUnknown) return kUnknown;
+  const bool permutation = residual == Residual::kPermutation;
+  if (n < 1 || n > (permutation ? kMaxPermutationStreams : kMaxPreStreams)) return kUnknown;
   return residual == Residual::kMatrix ? n * n : Factorial(n);
-}
-
-inline std::int64_t Product(std::int64_t a, std::int64_t b) {
-  return a == kUnknown || b == kUnknown ? kUnknown : a * b;
 }
 
 // What x and the residual form say about the sizes of everything else. Refined by the activations,
@@ -42,6 +39,9 @@ struct PreSizes {
     tokens = LeadingDims(x, x.rank() - 2);
     n = x.sizes[x.rank() - 2];
     d = x.sizes[x.rank() - 1];
+    CheckLimits(c, residual);
+  }
+  void CheckLimits(Checker& c, Residual residual) const {
     const bool permutation = residual == Residual::kPermutation;
     c.InRange(permutation ? "x: n (permutation form)" : "x: n", n, 1,
               permutation ? kMaxPermutationStreams : kMaxPreStreams);
@@ -73,9 +73,11 @@ struct PreSizes {
     if (t.rank() == tokens.rank + 1) inner.push_back(1);
     c.MatchesTokens(name, t, &tokens, &inner, "x");
   }
-  // sum_out [steps, T, n] and norm_out [steps, T, n, n].
+  // sum_out [2 * num_iters, T, n] and norm_out [2 * num_iters, T, n, n]; num_iters may be unknown.
   void Iterates(Checker& c, const TensorView& sum_out, const TensorView& norm_out,
-                std::int64_t steps) const {
+                std::int64_t num_iters) const {
+    if (!c.ok()) return;  // num_iters may be anything
+    const std::int64_t steps = num_iters == kUnknown ? kUnknown : 2 * num_iters;
     Dims sums{steps, NumElements(tokens), n};
     c.Matches("sum_out", sum_out, &sums, "x and num_iters");
     Dims norms{sums[0], sums[1], n, n};
@@ -93,11 +95,14 @@ struct PreSizes {
     Dims inner{ResidualSize(residual, n)};
     c.MatchesTokens(name, t, &tokens, &inner, "x");
   }
-  // To be called when n and D are as well known as they will be; `post`: rows of that part.
-  void Settle(Residual residual, bool post = true) {
+  // To be called when n and D are as well known as they will be, which may be from another tensor
+  // than x; `post`: rows of that part.
+  void Settle(Checker& c, Residual residual, bool post = true) {
+    CheckLimits(c, residual);
+    if (!c.ok()) return;
     res = ResidualSize(residual, n);
     rows = n == kUnknown ? kUnknown : (post ? 2 * n : n) + res;
-    k = Product(n, d);
+    k = n == kUnknown || d == kUnknown ? kUnknown : n * d;
   }
   void Phi(Checker& c, const char* name, const TensorView& t) {
     Dims pattern{rows, k};

@@ -37,12 +37,6 @@ std::ptrdiff_t Ahead(std::int64_t begin, std::int64_t d, std::ptrdiff_t next_tok
 }
 
 template <class T>
-HWY_INLINE void PrefetchUnit(const T* unit) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(unit);
-  for (std::size_t k = 0; k < kUnit * sizeof(T); k += 64) hwy::Prefetch(bytes + k);
-}
-
-template <class T>
 const T* Row(const void* base, std::ptrdiff_t lane, int i) {
   return static_cast<const T*>(base) + lane * i;
 }

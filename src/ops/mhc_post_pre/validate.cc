@@ -1,3 +1,4 @@
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/core/mhc_check.h"
 #include "src/ops/mhc_post_pre/mhc_post_pre.h"
@@ -37,20 +38,20 @@ PreSizes CheckShapes(Checker& c, const MhcPostPreArgs& a) {
   s.Residuals(c, "next_h_res", a.next_h_res, kForm);
   s.PerStream(c, "h_pre", a.h_pre);
   s.PerTokenColumn(c, "inv_rms", a.inv_rms);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a.phi);
   PreSizes::Alpha(c, "alpha", a.alpha, 3);
   s.Rows(c, "bias", a.bias);
   s.PerRow(c, "h_mix", a.h_mix);
   CheckIterations(c, a.options);
-  s.Iterates(c, a.sum_out, a.norm_out, 2 * a.options.num_iters);
+  s.Iterates(c, a.sum_out, a.norm_out, a.options.num_iters);
   CheckPreSinkhornOptions(c, a.options);
   return s;
 }
 
 }  // namespace
 
-Status InferMhcPostPre(MhcPostPreArgs* a) {
+Status InferMhcPostPre(MhcPostPreArgs* a) try {
   Checker c(kOp);
   c.Required("x", a->x);
   c.Required("h_out", a->h_out);
@@ -79,6 +80,8 @@ Status InferMhcPostPre(MhcPostPreArgs* a) {
     SetOutput(&a->norm_out, coefficient, {steps, tokens, s.n, s.n});
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcPostPreArgs& args) {

@@ -1,3 +1,4 @@
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/core/mhc_check.h"
 #include "src/ops/mhc_pre_sinkhorn/mhc_pre_sinkhorn.h"
@@ -15,7 +16,7 @@ std::int64_t IterationsOf(const MhcPreSinkhornBackwardArgs& args) {
   return args.sum_out.defined() ? args.sum_out.sizes[0] / 2 : args.options.num_iters;
 }
 
-Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) {
+Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) try {
   Checker c(kForward);
   c.Required("x", a->x);
   c.Required("phi", a->phi);
@@ -40,13 +41,13 @@ Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) {
   s.Residuals(c, "h_res", a->h_res, kForm);
   s.PerStream(c, "h_pre", a->h_pre);
   s.PerTokenColumn(c, "inv_rms", a->inv_rms);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a->phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
   s.Rows(c, "bias", a->bias);
   s.PerRow(c, "h_mix", a->h_mix);
   CheckIterations(c, a->options);
-  s.Iterates(c, a->sum_out, a->norm_out, 2 * a->options.num_iters);
+  s.Iterates(c, a->sum_out, a->norm_out, a->options.num_iters);
   CheckPreSinkhornOptions(c, a->options);
   if (!c.ok()) return c.status();
   const DType coefficient = Checker::CoefficientFor(a->x.dtype);
@@ -66,9 +67,11 @@ Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) {
     SetOutput(&a->norm_out, coefficient, {steps, tokens, s.n, s.n});
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) {
+Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("grad_h_in", a->grad_h_in);
   c.Required("grad_h_post", a->grad_h_post);
@@ -104,7 +107,7 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) {
   s.PerStream(c, "h_pre", a->h_pre);
   s.PerTokenColumn(c, "inv_rms", a->inv_rms);
   s.Streams(c, "grad_x", a->grad_x);
-  s.Settle(kForm);
+  s.Settle(c, kForm);
   s.Phi(c, "phi", a->phi);
   s.Phi(c, "grad_phi", a->grad_phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
@@ -130,6 +133,8 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) {
   SetOutput(&a->grad_alpha, coefficient, {3});
   SetOutput(&a->grad_bias, coefficient, {s.rows});
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcPreSinkhornArgs& args) {
