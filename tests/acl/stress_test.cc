@@ -15,11 +15,7 @@
 namespace anabranch::acl_test {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kOperators = 6000;
-#else
 constexpr int kOperators = 100000;
-#endif
 constexpr int kThreads = 8;
 constexpr int kMaps = 4;
 constexpr float kFactor[kMaps] = {0.5f, -0.5f, 0.5f, -0.5f};
