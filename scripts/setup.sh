@@ -8,15 +8,19 @@ packages=(g++ cmake ninja-build make pkg-config ccache
 for extra in "$@"; do
   case "$extra" in
     lint) packages+=(clang-format-14 clang-tidy-14) ;;
+    fuzz) packages+=(clang-14 libclang-rt-14-dev llvm-14) ;;
+    valgrind) packages+=(valgrind) ;;
     python) packages+=(python3 python3-venv python3-dev) ;;
-    *) echo "setup.sh: unknown group '$extra', expected lint or python" >&2; exit 2 ;;
+    *) echo "setup.sh: unknown group '$extra', expected lint, python, fuzz or valgrind" >&2; exit 2 ;;
   esac
 done
 
 missing=()
+native=$(dpkg --print-architecture)
 for package in "${packages[@]}"; do
-  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
-  [ "$status" = "install ok installed" ] || missing+=("$package")
+  # One line for each architecture that the package is there for.
+  status=$(dpkg-query -W -f='${Architecture} ${Status}\n' "$package" 2>/dev/null || true)
+  grep -Eqx "($native|all) install ok installed" <<<"$status" || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -27,7 +27,8 @@ Residual FormOf(const TensorView& x, const TensorView& alpha, const TensorView& 
   if (alpha.rank() == 1 && alpha.sizes[0] == 2) return Residual::kNone;
   if (!res.defined() || x.rank() < 2 || res.rank() != x.rank() - 1) return Residual::kMatrix;
   const std::int64_t n = x.sizes[x.rank() - 2];
-  const bool flat = res.sizes[res.rank() - 1] == n * n;
+  std::int64_t squared = 0;
+  const bool flat = !__builtin_mul_overflow(n, n, &squared) && res.sizes[res.rank() - 1] == squared;
   return flat ? Residual::kMatrix : Residual::kPermutation;
 }
 

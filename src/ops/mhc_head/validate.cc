@@ -31,7 +31,7 @@ Status InferMhcHead(MhcHeadArgs* a) {
   s.PerStream(c, "h_mix", a->h_mix);
   s.PerStream(c, "w", a->w);
   s.PerToken(c, "inv_rms", a->inv_rms);
-  s.Settle(kForm, false);
+  s.Settle(c, kForm, false);
   s.Phi(c, "fn", a->fn);
   s.Rows(c, "base", a->base);
   PreSizes::Alpha(c, "scale", a->scale, 1);
@@ -73,7 +73,7 @@ Status InferMhcHeadBackward(MhcHeadBackwardArgs* a) {
   s.PerStream(c, "w", a->w);
   s.PerToken(c, "inv_rms", a->inv_rms);
   s.Streams(c, "grad_x", a->grad_x);
-  s.Settle(kForm, false);
+  s.Settle(c, kForm, false);
   s.Phi(c, "fn", a->fn);
   s.Phi(c, "grad_fn", a->grad_fn);
   s.Rows(c, "grad_base", a->grad_base);

@@ -56,7 +56,7 @@ Status InferMhcPre(MhcPreArgs* a) {
   s.PerStream(c, "h_pre", a->h_pre);
   s.PerToken(c, "inv_rms", a->inv_rms);
   s.Residuals(c, "h_res", a->h_res, a->residual);
-  s.Settle(a->residual);
+  s.Settle(c, a->residual);
   s.Phi(c, "phi", a->phi);
   PreSizes::Alpha(c, "alpha", a->alpha, AlphaEntries(a->residual));
   s.Rows(c, "bias", a->bias);
@@ -123,7 +123,7 @@ Status InferMhcPreBackward(MhcPreBackwardArgs* a) {
   s.Streams(c, "grad_x_post", a->grad_x_post);
   s.Streams(c, "grad_x", a->grad_x);
   s.Residuals(c, "grad_h_res", a->grad_h_res, a->residual);
-  s.Settle(a->residual);
+  s.Settle(c, a->residual);
   s.Phi(c, "phi", a->phi);
   s.Phi(c, "grad_phi", a->grad_phi);
   PreSizes::Alpha(c, "alpha", a->alpha, AlphaEntries(a->residual));
