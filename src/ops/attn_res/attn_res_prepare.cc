@@ -9,6 +9,9 @@
 namespace anabranch {
 namespace {
 
+// Elements of gradient rows that are computed for all rows before the next ones are.
+constexpr std::int64_t kMixPiece = 256;
+
 template <class Args>
 DType ActivationOf(const Args& a) {
   return a.blocks.empty() ? a.queries.dtype : a.blocks[0].dtype;
@@ -336,8 +339,9 @@ class BackwardPlan final : public PreparePlanBase {
       x.vectors[2 * s] = x.grad_o + s * vector_floats() + begin;
       x.vectors[2 * s + 1] = queries + s * vector_floats() + begin;
     }
-    // The rows read may be whole while the rows written are staged: then piece by piece here.
-    const std::int64_t step = grads_.dense() ? length : std::min(length, kAttnPiece);
+    // Piece by piece, so that the 2 S vectors of a piece stay in cache for all rows; and the rows
+    // written may be staged while those read are whole.
+    const std::int64_t step = std::min(length, grads_.dense() ? kMixPiece : kAttnPiece);
     for (std::int64_t k = 0; k < length; k += step) {
       const std::int64_t piece = std::min(step, length - k);
       grads_.Open(t, begin + k, x.out_pieces, out);
