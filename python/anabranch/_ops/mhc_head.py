@@ -80,9 +80,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 def _backward(ctx: Any, grad_y: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     if not ctx.caches:
         raise RuntimeError("mhc_head: caches is False, expected True for a call to differentiate")
-    x = ctx.saved_tensors[0]
+    saved = ctx.saved_tensors
+    x = saved[0]
     grad_y = filled(grad_y, x, *x.shape[:-2], x.shape[-1])
-    return (*invoke_backward(backward, grad_y, *ctx.saved_tensors, ctx.hc_eps), None, None, None)
+    return (*invoke_backward(backward, grad_y, *saved, ctx.hc_eps), None, None, None)
 
 
 register_derivative(forward, _setup, _backward)

@@ -86,9 +86,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 
 def _backward(ctx: Any, grad_h_res: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    logits = ctx.saved_tensors[0]
-    grad_h_res = filled(grad_h_res, logits, *logits.shape)
-    grad = invoke_backward(backward, grad_h_res, *ctx.saved_tensors, *ctx.attributes)
+    saved = ctx.saved_tensors
+    grad_h_res = filled(grad_h_res, saved[0], *saved[0].shape)
+    grad = invoke_backward(backward, grad_h_res, *saved, *ctx.attributes)
     return grad, None, None, None, None, None
 
 
@@ -98,9 +98,9 @@ def _permutation_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
 
 
 def _permutation_backward(ctx: Any, grad_h_res: Tensor | None) -> Tensor:
-    logits = ctx.saved_tensors[0]
+    (logits,) = ctx.saved_tensors
     grad_h_res = filled(grad_h_res, logits, *logits.shape[:-1], ctx.n, ctx.n)
-    grad: Tensor = invoke_backward(permutation_backward, grad_h_res, *ctx.saved_tensors)
+    grad: Tensor = invoke_backward(permutation_backward, grad_h_res, logits)
     return grad
 
 
