@@ -91,8 +91,8 @@ class Problem {
     const auto packed = GetAttnPackedKernels(DType::kBFloat16, target);
     const auto floats = GetAttnPackedKernels(DType::kFloat32, target);
     std::vector<float> sum(static_cast<std::size_t>(PackedLength(d_)) + 16);
-    auto* acc = reinterpret_cast<float*>(
-        (reinterpret_cast<std::uintptr_t>(sum.data()) + 63) / 64 * 64);
+    auto* acc =
+        reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(sum.data()) + 63) / 64 * 64);
     for (std::int64_t t = 0; t < tokens_; ++t) {
       float largest = -INFINITY;
       float total = 0;
