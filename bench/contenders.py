@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anabranch
 import torch
+from torch import Tensor, nn
+
+import anabranch
 from anabranch import eager
 from anabranch.nn import HyperConnection
-from torch import Tensor, nn
 
 N = 4
 ITERATIONS = 20

@@ -92,7 +92,8 @@ def plots(results: list[dict[str, Any]], scaling: list[dict[str, Any]], folder: 
         figure, axes = plt.subplots(figsize=(6, 4))
         for name in dict.fromkeys(s["title"] for s in scaling):
             points = sorted((s["threads"], s["median"]) for s in scaling if s["title"] == name)
-            axes.plot([p[0] for p in points], [points[0][1] / p[1] for p in points], "o-", label=name)
+            gains = [points[0][1] / p[1] for p in points]
+            axes.plot([p[0] for p in points], gains, "o-", label=name)
         most = max(s["threads"] for s in scaling)
         axes.plot([1, most], [1, most], "k:", linewidth=0.8)
         axes.set(xlabel="threads", ylabel="times as fast as one thread")

@@ -125,7 +125,7 @@ def write(path: Path, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few cases, about two minutes")
-    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the results")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder of the results")
     parser.add_argument("--only", help="cases whose title contains this text")
     parser.add_argument("--seconds", type=float, help="time for the calls of a case")
     parser.add_argument("--rounds", type=int, default=5, help="fewest rounds of a case")

@@ -78,7 +78,7 @@ def attributes(case: dict[str, Any], names: set[str]) -> dict[str, Any]:
 
 
 def exists(case: dict[str, Any]) -> bool:
-    """What the dispatcher lacks: flat logits, a clamp inside mhc_pre_sinkhorn, some lone outputs."""
+    """What the dispatcher lacks: flat logits, a clamp inside mhc_pre_sinkhorn, lone outputs."""
     variant = case["variant"]
     clamped = "clamp" in variant and case["operator"].startswith("mhc_pre_sinkhorn")
     absent = ("logits [*,n*n]", "no h_res, grad_h_res wanted", "no blocks")

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from anabranch.nn._fp32 import fp32_modules
 from anabranch.nn.attention_residual import AttentionResidual
+from anabranch.nn.coefficients import Coefficients, MixState
 from anabranch.nn.hyper_connection import (
     PRESETS,
-    Coefficients,
     HyperConnection,
     HyperConnectionHead,
-    MixState,
     expand_streams,
 )
 
