@@ -27,6 +27,18 @@ constexpr std::int64_t kBlocksAtOnce = 4;
 
 }  // namespace
 
+bool WritesPastCaches(const TensorView& output) {
+  const auto element = static_cast<std::int64_t>(DTypeSize(output.dtype));
+  const int rank = output.rank();
+  std::int64_t bytes = element;
+  bool lines = reinterpret_cast<std::uintptr_t>(output.data) % 64 == 0;
+  for (int i = 0; i < rank; ++i) {
+    bytes *= output.sizes[i];
+    lines &= i + 1 == rank ? output.strides[i] == 1 : output.strides[i] * element % 64 == 0;
+  }
+  return lines && bytes > StreamingThreshold();
+}
+
 struct PreForward::Slot {
   float* sums;         // [tile][rows + 1][16]
   float* mix;          // [tile][rows + 1]
@@ -53,6 +65,7 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
       x_(source == nullptr ? tensors.x : TensorView(), 2),
       h_in_(tensors.h_in, 1),
       dense_(source != nullptr || x_.stride1 == 1),
+      stream_(dense_ && WritesPastCaches(tensors.h_in)),
       blocks_(CeilDiv(shape.d, kProjectionBlock)),
       few_tokens_(shape.tokens <= kFewTokens) {
   const auto rows = static_cast<std::size_t>(shape.rows());
@@ -83,6 +96,7 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   info->tile = tile_;
   info->kernel = few_tokens_ ? "split along K" : "tiles of tokens";
   info->target = kernels_.target;
+  info->streaming = stream_;
 
   const auto tile = static_cast<std::size_t>(tile_);
   if (source != nullptr) {
@@ -239,7 +253,7 @@ void PreForward::FinishToken(std::int64_t token, const float* sums, float* gates
 void PreForward::StoreHIn(const Streams& x, std::int64_t token, const float* weights) const {
   if (dense_ && h_in_.stride1 == 1) {
     kernels_.weighted_sum(
-        {x.Token(token), x.rows.stride0, weights, shape_.n, shape_.d, h_in_.Token(token)});
+        {x.Token(token), x.rows.stride0, weights, shape_.n, shape_.d, h_in_.Token(token), stream_});
     return;
   }
   constexpr std::int64_t kPiece = 128;
@@ -253,7 +267,7 @@ void PreForward::StoreHIn(const Streams& x, std::int64_t token, const float* wei
                   x.Token(token) + (i * x.rows.stride0 + begin * x.rows.stride1) * element,
                   x.rows.stride1, count, x.rows.element);
     }
-    kernels_.weighted_sum({rows, kPiece, weights, shape_.n, count, out});
+    kernels_.weighted_sum({rows, kPiece, weights, shape_.n, count, out, false});
     CopyStrided(h_in_.Token(token) + begin * h_in_.stride1 * element, h_in_.stride1, out, 1, count,
                 h_in_.element);
   }

@@ -68,6 +68,10 @@ struct PreForwardTensors {
   float post_multiplier = 2;
 };
 
+// Whether an output is better written past the caches: larger than they are (StreamingThreshold),
+// its rows dense and each at a multiple of 64 bytes.
+bool WritesPastCaches(const TensorView& output);
+
 class PreForward {
  public:
   // `stage`, if not null, takes the residual logits instead of h_res; `source`, if not null, makes
@@ -116,6 +120,7 @@ class PreForward {
   SigmoidFunction sigmoid_;
   TokenRows x_, h_in_;
   bool dense_;
+  bool stream_;
   std::int64_t blocks_;        // of one stream
   std::size_t packed_floats_;  // of one block of phi
   std::size_t sums_floats_;    // of one token

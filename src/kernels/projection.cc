@@ -278,12 +278,19 @@ void SumRows(const WeightedSum& a) {
   const auto d = static_cast<std::size_t>(a.d);
   std::size_t k = 0;
   for (; k + kUnit <= d; k += kUnit) {
-    WeightedUnit(rows, a.weights, n, out + k);
+    if (a.stream) {
+      HWY_ALIGN T unit[kUnit];
+      WeightedUnit(rows, a.weights, n, unit);
+      StreamUnit(unit, out + k);
+    } else {
+      WeightedUnit(rows, a.weights, n, out + k);
+    }
     for (int i = 0; i < n; ++i) {
       PrefetchAhead(rows[i]);
       rows[i] += kUnit;
     }
   }
+  if (a.stream) hwy::FlushStream();
   if (k == d) return;
   T tails[kMax][kUnit];
   T result[kUnit];

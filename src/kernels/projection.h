@@ -50,7 +50,8 @@ struct WeightedSum {
   const float* weights;  // [n], through CleanNan
   int n;
   std::int64_t d;
-  void* out;  // [d]
+  void* out;    // [d]
+  bool stream;  // out goes past the caches; it begins at a multiple of 64 bytes
 };
 
 struct ProjectionKernels {

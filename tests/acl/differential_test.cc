@@ -10,19 +10,13 @@ using harness::Bits;
 using harness::CaseTensors;
 using harness::Random;
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const OperatorEntry& entry : Operators()) names.push_back(entry.name);
-  return names;
-}
-
 class EveryAclnnOperator : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { ASSERT_EQ(aclrtSetDevice(0), 0); }
   void TearDown() override { aclrtResetDevice(0); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Table, EveryAclnnOperator, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Table, EveryAclnnOperator, testing::ValuesIn(CatalogCall::Names()),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST_P(EveryAclnnOperator, HasTheBitsOfTheCppFace) {

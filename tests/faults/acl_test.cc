@@ -22,12 +22,6 @@ using harness::Bits;
 using harness::CaseTensors;
 using harness::Random;
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const OperatorEntry& entry : Operators()) names.push_back(entry.name);
-  return names;
-}
-
 std::string OutputBits(const CaseTensors& tensors) {
   std::string bits;
   for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
@@ -74,7 +68,7 @@ void WarmUp() {
 
 class AclOperatorFails : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Table, AclOperatorFails, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Table, AclOperatorFails, testing::ValuesIn(CatalogCall::Names()),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST_P(AclOperatorFails, SaysSoWhenAnAllocationFails) {

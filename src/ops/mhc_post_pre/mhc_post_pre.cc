@@ -96,7 +96,7 @@ class FusedPlan final : public PlanImpl {
                TokenRows::Matrix(a.next_h_res, a.x.rank() - 2, a.x.sizes[a.x.rank() - 2]),
                TokenRows(), a.sum_out, a.norm_out, false, target),
         forward_(ShapeOf(a.x), TensorsOf(a), &stage_, target, context, &info, &source_) {
-    info.streaming = source_.streaming();
+    info.streaming = info.streaming || source_.streaming();
   }
   void Run(std::byte* workspace, const Context& context) const override {
     forward_.Run(workspace, context);
