@@ -29,3 +29,12 @@ if(ANABRANCH_SANITIZE)
                       -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${ANABRANCH_SANITIZE})
 endif()
+# libFuzzer counts which edges ran: everything but the kernels and the system's headers is
+# instrumented for it; the targets under tests/fuzz link the driver.
+if(ANABRANCH_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "ANABRANCH_FUZZ is libFuzzer, expected Clang and not "
+                        "${CMAKE_CXX_COMPILER_ID}: use the preset 'fuzz'")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

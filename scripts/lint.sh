@@ -18,9 +18,8 @@ tidy() {
 }
 
 tidy "$build" 'src/*.cc'
-python=$(ls -td build/python/*/compile_commands.json 2>/dev/null | head -n 1)
-if [ -n "$python" ]; then
-  tidy "$(dirname "$python")" 'src/torch/*.cc'
+if [ -e build/wheel/compile_commands.json ]; then
+  tidy build/wheel 'src/torch/*.cc'
 else
   echo "lint: src/torch is left out: the Python package is not built (scripts/python_tests.sh)"
 fi

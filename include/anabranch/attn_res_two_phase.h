@@ -96,9 +96,10 @@ struct AttnResMergeBackwardArgs {
 
 // Checks (null -> dtype -> rank and shape -> attributes -> overlap) and plans; nothing is written.
 // Errors: kNullArgument, kInvalidArgument, kOutOfMemory. The plan keeps addresses, not data.
-// Workspace, in vectors of D FP32 numbers: prepare S + threads; its backward
-// S * (1 + threads + chunks), chunks <= max(8, 64 / S); merge 1 + threads; its backward
-// 1 + threads + chunks, chunks <= 64. Chunks depend on the token count alone.
+// Workspace, in vectors of D FP32 numbers: prepare S, and 132 bytes a source, query and thread; its
+// backward S * (1 + threads + chunks); merge 1; its backward 1 + threads + chunks, where
+// chunks = min(64, tokens / 8), rounded up, depends on the token count alone. Outputs of prepare
+// and merge that are not dense along D: S or 1 vectors a thread besides.
 [[nodiscard]] ANABRANCH_EXPORT Status Prepare(const AttnResPrepareArgs& args, Plan* plan,
                                               const Context& context = Context::Default());
 [[nodiscard]] ANABRANCH_EXPORT Status Prepare(const AttnResPrepareBackwardArgs& args, Plan* plan,

@@ -66,7 +66,7 @@ struct BlockAttnResBackwardArgs {
 // Checks (null -> dtype -> rank and shape -> attributes -> overlap) and plans; nothing is written.
 // Errors: kNullArgument, kInvalidArgument, kOutOfMemory. The plan keeps addresses, not data.
 // Workspace: 4 bytes a hidden element forward; backward (1 + chunks) times that, where chunks <= 64
-// is a function of the token count alone.
+// is a function of the token count alone; both and 384 bytes a source and thread.
 [[nodiscard]] ANABRANCH_EXPORT Status Prepare(const BlockAttnResArgs& args, Plan* plan,
                                               const Context& context = Context::Default());
 [[nodiscard]] ANABRANCH_EXPORT Status Prepare(const BlockAttnResBackwardArgs& args, Plan* plan,

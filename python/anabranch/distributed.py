@@ -132,7 +132,7 @@ def _shardings(op: torch._ops.OpOverload, call: Call) -> list[tuple[Placements, 
 
     result = [both(lambda _: Replicate(), Replicate())]
     result += [both(by_token(dim), Partial()) for dim in range(_token_dims(name, call))]
-    if name.startswith("mhc_post"):
+    if name in ("mhc_post", "mhc_post_backward"):
         result.append(_post_by_hidden(outputs, absent, call, tensors))
     return result
 

@@ -6,6 +6,7 @@
 #include "aclnnop/aclnn_attn_res_prepare.h"
 #include "aclnnop/aclnn_attn_res_prepare_backward.h"
 #include "anabranch/attn_res.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 #include "src/acl/tensor.h"
 
@@ -23,7 +24,7 @@ aclnnStatus aclnnAttnResPrepareGetWorkspaceSize(const aclTensorList* blocksOptio
                                                 const aclTensor* rmsnormGammaOptional, double scale,
                                                 double rmsnormEps, bool enableRmsnorm, aclTensor* o,
                                                 aclTensor* m, aclTensor* l, uint64_t* workspaceSize,
-                                                aclOpExecutor** executor) {
+                                                aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnAttnResPrepare";
   call.tensors = {{"queries", queries},
@@ -46,6 +47,8 @@ aclnnStatus aclnnAttnResPrepareGetWorkspaceSize(const aclTensorList* blocksOptio
     return Prepare(args, plan);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnAttnResPrepare");
 }
 
 aclnnStatus aclnnAttnResPrepare(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -58,7 +61,7 @@ aclnnStatus aclnnAttnResPrepareBackwardGetWorkspaceSize(
     const aclTensorList* blocksOptional, const aclTensor* queries,
     const aclTensor* rmsnormGammaOptional, double scale, double rmsnormEps, bool enableRmsnorm,
     const aclTensorList* gradBlocksOptional, aclTensor* gradQueries, aclTensor* gradRmsnormGamma,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
+    uint64_t* workspaceSize, aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnAttnResPrepareBackward";
   call.tensors = {
@@ -95,6 +98,8 @@ aclnnStatus aclnnAttnResPrepareBackwardGetWorkspaceSize(
     return Prepare(args, plan);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnAttnResPrepareBackward");
 }
 
 aclnnStatus aclnnAttnResPrepareBackward(void* workspace, uint64_t workspaceSize,
@@ -102,12 +107,10 @@ aclnnStatus aclnnAttnResPrepareBackward(void* workspace, uint64_t workspaceSize,
   return RunExecutor("aclnnAttnResPrepareBackward", workspace, workspaceSize, executor, stream);
 }
 
-aclnnStatus aclnnAttnResMergeGetWorkspaceSize(const aclTensor* o, const aclTensor* m,
-                                              const aclTensor* l, const aclTensor* v,
-                                              const aclTensor* query,
-                                              const aclTensor* rmsnormGammaOptional, double scale,
-                                              double rmsnormEps, bool enableRmsnorm, aclTensor* h,
-                                              uint64_t* workspaceSize, aclOpExecutor** executor) {
+aclnnStatus aclnnAttnResMergeGetWorkspaceSize(
+    const aclTensor* o, const aclTensor* m, const aclTensor* l, const aclTensor* v,
+    const aclTensor* query, const aclTensor* rmsnormGammaOptional, double scale, double rmsnormEps,
+    bool enableRmsnorm, aclTensor* h, uint64_t* workspaceSize, aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnAttnResMerge";
   call.tensors = {{"o", o}, {"m", m},         {"l", l},
@@ -128,6 +131,8 @@ aclnnStatus aclnnAttnResMergeGetWorkspaceSize(const aclTensor* o, const aclTenso
     return Prepare(args, plan);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnAttnResMerge");
 }
 
 aclnnStatus aclnnAttnResMerge(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -140,7 +145,7 @@ aclnnStatus aclnnAttnResMergeBackwardGetWorkspaceSize(
     const aclTensor* v, const aclTensor* query, const aclTensor* rmsnormGammaOptional, double scale,
     double rmsnormEps, bool enableRmsnorm, aclTensor* gradO, aclTensor* gradM, aclTensor* gradL,
     aclTensor* gradV, aclTensor* gradQuery, aclTensor* gradRmsnormGamma, uint64_t* workspaceSize,
-    aclOpExecutor** executor) {
+    aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnAttnResMergeBackward";
   call.tensors = {
@@ -179,6 +184,8 @@ aclnnStatus aclnnAttnResMergeBackwardGetWorkspaceSize(
     return Prepare(args, plan);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnAttnResMergeBackward");
 }
 
 aclnnStatus aclnnAttnResMergeBackward(void* workspace, uint64_t workspaceSize,

@@ -5,6 +5,7 @@
 
 #include "aclnnop/aclnn_block_attn_res_backward.h"
 #include "anabranch/attn_res.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 #include "src/acl/tensor.h"
 
@@ -17,13 +18,11 @@ using anabranch::acl::Views;
 
 extern "C" {
 
-aclnnStatus aclnnBlockAttnResGetWorkspaceSize(const aclTensorList* blocks,
-                                              const aclTensor* projWeight,
-                                              const aclTensor* partialBlockOptional,
-                                              const aclTensor* rmsnormGammaOptional, double scale,
-                                              double rmsnormEps, bool enableRmsnorm, aclTensor* h,
-                                              aclTensor* rmsOptional, aclTensor* alphaOptional,
-                                              uint64_t* workspaceSize, aclOpExecutor** executor) {
+aclnnStatus aclnnBlockAttnResGetWorkspaceSize(
+    const aclTensorList* blocks, const aclTensor* projWeight, const aclTensor* partialBlockOptional,
+    const aclTensor* rmsnormGammaOptional, double scale, double rmsnormEps, bool enableRmsnorm,
+    aclTensor* h, aclTensor* rmsOptional, aclTensor* alphaOptional, uint64_t* workspaceSize,
+    aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnBlockAttnRes";
   call.tensors = {{"projWeight", projWeight},
@@ -48,6 +47,8 @@ aclnnStatus aclnnBlockAttnResGetWorkspaceSize(const aclTensorList* blocks,
     return Prepare(args, plan);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnBlockAttnRes");
 }
 
 aclnnStatus aclnnBlockAttnRes(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -61,7 +62,7 @@ aclnnStatus aclnnBlockAttnResBackwardGetWorkspaceSize(
     const aclTensor* rmsnormGammaOptional, const aclTensor* rmsOptional, double scale,
     double rmsnormEps, bool enableRmsnorm, const aclTensorList* gradBlocks,
     aclTensor* gradPartialBlock, aclTensor* gradProjWeight, aclTensor* gradRmsnormGamma,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
+    uint64_t* workspaceSize, aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnBlockAttnResBackward";
   call.tensors = {
@@ -99,6 +100,8 @@ aclnnStatus aclnnBlockAttnResBackwardGetWorkspaceSize(
     return Prepare(args, plan);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnBlockAttnResBackward");
 }
 
 aclnnStatus aclnnBlockAttnResBackward(void* workspace, uint64_t workspaceSize,

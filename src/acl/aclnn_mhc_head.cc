@@ -3,6 +3,7 @@
 
 #include "aclnnop/aclnn_mhc_head_backward.h"
 #include "anabranch/mhc_head.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 namespace anabranch::acl {
@@ -34,7 +35,7 @@ aclnnStatus aclnnMhcHeadGetWorkspaceSize(const aclTensor* x, const aclTensor* fn
                                          double normEps, double hcEps, aclTensor* y,
                                          aclTensor* invRmsOptional, aclTensor* hMixOptional,
                                          aclTensor* wOptional, uint64_t* workspaceSize,
-                                         aclOpExecutor** executor) {
+                                         aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcHead";
   call.tensors = {{"x", x},
@@ -63,6 +64,8 @@ aclnnStatus aclnnMhcHeadGetWorkspaceSize(const aclTensor* x, const aclTensor* fn
   call.inner = 2;
   call.facts = [](const Views& t) { return HeadFacts(t[0]); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcHead");
 }
 
 aclnnStatus aclnnMhcHeadBackwardGetWorkspaceSize(const aclTensor* gradY, const aclTensor* x,
@@ -71,7 +74,7 @@ aclnnStatus aclnnMhcHeadBackwardGetWorkspaceSize(const aclTensor* gradY, const a
                                                  const aclTensor* w, double hcEps, aclTensor* gradX,
                                                  aclTensor* gradFn, aclTensor* gradBase,
                                                  aclTensor* gradScale, uint64_t* workspaceSize,
-                                                 aclOpExecutor** executor) {
+                                                 aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcHeadBackward";
   call.tensors = {{"gradY", gradY},
@@ -105,6 +108,8 @@ aclnnStatus aclnnMhcHeadBackwardGetWorkspaceSize(const aclTensor* gradY, const a
   call.inner = 2;
   call.facts = [](const Views& t) { return HeadFacts(t[1]); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcHeadBackward");
 }
 
 aclnnStatus aclnnMhcHead(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

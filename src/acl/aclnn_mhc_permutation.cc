@@ -3,6 +3,7 @@
 
 #include "aclnnop/aclnn_mhc_permutation_backward.h"
 #include "anabranch/mhc_permutation.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 using anabranch::Plan;
@@ -14,7 +15,8 @@ using anabranch::acl::Views;
 extern "C" {
 
 aclnnStatus aclnnMhcPermutationGetWorkspaceSize(const aclTensor* logits, aclTensor* hRes,
-                                                uint64_t* workspaceSize, aclOpExecutor** executor) {
+                                                uint64_t* workspaceSize,
+                                                aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcPermutation";
   call.tensors = {{"logits", logits}, {"hRes", hRes}};
@@ -27,6 +29,8 @@ aclnnStatus aclnnMhcPermutationGetWorkspaceSize(const aclTensor* logits, aclTens
   call.layout_tensor = 0;
   call.inner = 1;
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPermutation");
 }
 
 aclnnStatus aclnnMhcPermutation(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -38,7 +42,7 @@ aclnnStatus aclnnMhcPermutationBackwardGetWorkspaceSize(const aclTensor* gradHRe
                                                         const aclTensor* logits,
                                                         aclTensor* gradLogits,
                                                         uint64_t* workspaceSize,
-                                                        aclOpExecutor** executor) {
+                                                        aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcPermutationBackward";
   call.tensors = {{"gradHRes", gradHRes}, {"logits", logits}, {"gradLogits", gradLogits}};
@@ -52,6 +56,8 @@ aclnnStatus aclnnMhcPermutationBackwardGetWorkspaceSize(const aclTensor* gradHRe
   call.layout_tensor = 1;
   call.inner = 1;
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPermutationBackward");
 }
 
 aclnnStatus aclnnMhcPermutationBackward(void* workspace, uint64_t workspaceSize,

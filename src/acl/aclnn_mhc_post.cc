@@ -3,6 +3,7 @@
 
 #include "aclnnop/aclnn_mhc_post_backward.h"
 #include "anabranch/mhc_post.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 namespace anabranch::acl {
@@ -33,7 +34,7 @@ extern "C" {
 aclnnStatus aclnnMhcPostGetWorkspaceSize(const aclTensor* x, const aclTensor* hRes,
                                          const aclTensor* hOut, const aclTensor* hPost,
                                          aclTensor* out, uint64_t* workspaceSize,
-                                         aclOpExecutor** executor) {
+                                         aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcPost";
   call.tensors = {{"x", x}, {"hRes", hRes, false}, {"hOut", hOut}, {"hPost", hPost}, {"out", out}};
@@ -50,6 +51,8 @@ aclnnStatus aclnnMhcPostGetWorkspaceSize(const aclTensor* x, const aclTensor* hR
   call.inner = 2;
   call.facts = [](const Views& t) { return PostFacts(t[0], t[1]); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPost");
 }
 
 aclnnStatus aclnnMhcPost(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -62,7 +65,7 @@ aclnnStatus aclnnMhcPostBackwardGetWorkspaceSize(const aclTensor* gradOutput, co
                                                  const aclTensor* hPost, aclTensor* gradX,
                                                  aclTensor* gradHRes, aclTensor* gradHOut,
                                                  aclTensor* gradHPost, uint64_t* workspaceSize,
-                                                 aclOpExecutor** executor) {
+                                                 aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcPostBackward";
   call.tensors = {{"gradOutput", gradOutput},
@@ -91,6 +94,8 @@ aclnnStatus aclnnMhcPostBackwardGetWorkspaceSize(const aclTensor* gradOutput, co
   call.inner = 2;
   call.facts = [](const Views& t) { return PostFacts(t[1], t[2]); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPostBackward");
 }
 
 aclnnStatus aclnnMhcPostBackward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

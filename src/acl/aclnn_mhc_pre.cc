@@ -8,6 +8,7 @@
 #include "aclnnop/aclnn_mhc_pre_backward_v2.h"
 #include "aclnnop/aclnn_mhc_pre_v2.h"
 #include "anabranch/mhc_pre.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 using anabranch::MhcOptions;
@@ -27,7 +28,8 @@ Residual FormOf(const TensorView& x, const TensorView& alpha, const TensorView& 
   if (alpha.rank() == 1 && alpha.sizes[0] == 2) return Residual::kNone;
   if (!res.defined() || x.rank() < 2 || res.rank() != x.rank() - 1) return Residual::kMatrix;
   const std::int64_t n = x.sizes[x.rank() - 2];
-  const bool flat = res.sizes[res.rank() - 1] == n * n;
+  std::int64_t squared = 0;
+  const bool flat = !__builtin_mul_overflow(n, n, &squared) && res.sizes[res.rank() - 1] == squared;
   return flat ? Residual::kMatrix : Residual::kPermutation;
 }
 
@@ -117,7 +119,7 @@ aclnnStatus aclnnMhcPreGetWorkspaceSize(const aclTensor* x, const aclTensor* phi
                                         double hcEps, aclTensor* hIn, aclTensor* hPost,
                                         aclTensor* hRes, aclTensor* invRmsOptional,
                                         aclTensor* hMixOptional, aclTensor* hPreOptional,
-                                        uint64_t* workspaceSize, aclOpExecutor** executor) {
+                                        uint64_t* workspaceSize, aclOpExecutor** executor) try {
   MhcOptions options;
   options.norm_eps = normEps;
   options.hc_eps = hcEps;
@@ -136,6 +138,8 @@ aclnnStatus aclnnMhcPreGetWorkspaceSize(const aclTensor* x, const aclTensor* phi
        {"hPre", hPreOptional, false}},
       options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPre");
 }
 
 aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* phi,
@@ -145,7 +149,7 @@ aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* p
                                           aclTensor* hPost, aclTensor* hRes,
                                           aclTensor* invRmsOptional, aclTensor* hMixOptional,
                                           aclTensor* hPreOptional, uint64_t* workspaceSize,
-                                          aclOpExecutor** executor) {
+                                          aclOpExecutor** executor) try {
   MhcOptions options;
   options.norm_eps = normEps;
   options.hc_eps = hcEps;
@@ -165,6 +169,8 @@ aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* p
        {"hPre", hPreOptional, false}},
       options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreV2");
 }
 
 aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
@@ -174,7 +180,7 @@ aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
     const aclTensor* gammaOptional, const aclTensor* gradXPostOptional, float hcEps,
     const aclTensor* gradX, const aclTensor* gradPhi, const aclTensor* gradAlpha,
     const aclTensor* gradBias, const aclTensor* gradGamma, uint64_t* workspaceSize,
-    aclOpExecutor** executor) {
+    aclOpExecutor** executor) try {
   MhcOptions options;
   options.hc_eps = hcEps;
   const OpCall call =
@@ -198,6 +204,8 @@ aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
                                 {"gradGamma", gradGamma, gammaOptional != nullptr, true}},
                                options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreBackward");
 }
 
 aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
@@ -207,7 +215,7 @@ aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
     const aclTensor* gammaOptional, const aclTensor* gradXPostOptional, float hcEps,
     int64_t opImplMode, const aclTensor* gradX, const aclTensor* gradPhi,
     const aclTensor* gradAlpha, const aclTensor* gradBias, const aclTensor* gradGamma,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
+    uint64_t* workspaceSize, aclOpExecutor** executor) try {
   MhcOptions options;
   options.hc_eps = hcEps;
   options.op_impl_mode = opImplMode;
@@ -232,6 +240,8 @@ aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
                                 {"gradGamma", gradGamma, gammaOptional != nullptr, true}},
                                options);
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreBackwardV2");
 }
 
 aclnnStatus aclnnMhcPre(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

@@ -5,6 +5,7 @@
 
 #include "aclnnop/aclnn_mhc_pre_sinkhorn_backward.h"
 #include "anabranch/mhc_pre_sinkhorn.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 namespace anabranch::acl {
@@ -42,14 +43,12 @@ using anabranch::acl::Views;
 
 extern "C" {
 
-aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(const aclTensor* x, const aclTensor* phi,
-                                                const aclTensor* alpha, const aclTensor* bias,
-                                                int64_t hcMult, int64_t numIters, double hcEps,
-                                                double normEps, bool needBackward, aclTensor* hin,
-                                                aclTensor* hPost, aclTensor* hRes, aclTensor* hPre,
-                                                aclTensor* hcBeforeNorm, aclTensor* invRms,
-                                                aclTensor* sumOut, aclTensor* normOut,
-                                                uint64_t* workspaceSize, aclOpExecutor** executor) {
+aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(
+    const aclTensor* x, const aclTensor* phi, const aclTensor* alpha, const aclTensor* bias,
+    int64_t hcMult, int64_t numIters, double hcEps, double normEps, bool needBackward,
+    aclTensor* hin, aclTensor* hPost, aclTensor* hRes, aclTensor* hPre, aclTensor* hcBeforeNorm,
+    aclTensor* invRms, aclTensor* sumOut, aclTensor* normOut, uint64_t* workspaceSize,
+    aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcPreSinkhorn";
   call.tensors = {{"x", x},     {"phi", phi},     {"alpha", alpha}, {"bias", bias},
@@ -85,6 +84,8 @@ aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(const aclTensor* x, const aclTen
   call.inner = 2;
   call.facts = [numIters](const Views& t) { return PreSinkhornFacts(t[0], numIters); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreSinkhorn");
 }
 
 aclnnStatus aclnnMhcPreSinkhornBackwardGetWorkspaceSize(
@@ -93,7 +94,7 @@ aclnnStatus aclnnMhcPreSinkhornBackwardGetWorkspaceSize(
     const aclTensor* hPre, const aclTensor* hcBeforeNorm, const aclTensor* invRms,
     const aclTensor* sumOut, const aclTensor* normOut, double hcEps, const aclTensor* gradX,
     const aclTensor* gradPhi, const aclTensor* gradAlpha, const aclTensor* gradBias,
-    uint64_t* workspaceSize, aclOpExecutor** executor) {
+    uint64_t* workspaceSize, aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcPreSinkhornBackward";
   call.tensors = {{"gradHin", gradHin},
@@ -137,6 +138,8 @@ aclnnStatus aclnnMhcPreSinkhornBackwardGetWorkspaceSize(
   call.inner = 2;
   call.facts = [](const Views& t) { return PreSinkhornFacts(t[3], t[10].sizes[0] / 2); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcPreSinkhornBackward");
 }
 
 aclnnStatus aclnnMhcPreSinkhorn(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

@@ -2,10 +2,12 @@
 // library's: [2*iters, T, n, m] and [2*iters, T, m], of which the first n of m are used.
 #include "aclnnop/aclnn_mhc_sinkhorn.h"
 
+#include <initializer_list>
 #include <string>
 
 #include "aclnnop/aclnn_mhc_sinkhorn_backward.h"
 #include "anabranch/mhc_sinkhorn.h"
+#include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
 namespace anabranch::acl {
@@ -13,18 +15,33 @@ namespace {
 
 constexpr std::int64_t kMaxIters = 100;  // of the backward call
 
+constexpr std::int64_t kMaxStreams = 16;
+
 struct Sizes {
   std::int64_t tokens = 1;
   std::int64_t n = 0;
   std::int64_t padded = 0;  // n rounded up to a multiple of 8
 };
 
-Sizes SizesOf(const TensorView& x) {
-  Sizes s;
-  for (int i = 0; i + 2 < x.rank(); ++i) s.tokens *= x.sizes[i];
-  s.n = x.sizes[x.rank() - 1];
-  s.padded = (s.n + 7) / 8 * 8;
-  return s;
+// False: n is outside the operator's limits, and the library's own check must say so.
+bool SizesOf(const TensorView& x, Sizes* s) {
+  for (int i = 0; i + 2 < x.rank(); ++i) {
+    if (__builtin_mul_overflow(s->tokens, x.sizes[i], &s->tokens)) return false;
+  }
+  s->n = x.sizes[x.rank() - 1];
+  if (s->n < 1 || s->n > kMaxStreams) return false;
+  s->padded = (s->n + 7) / 8 * 8;
+  return true;
+}
+
+// False: the product does not fit 63 bits.
+bool Product(std::initializer_list<std::int64_t> factors, std::int64_t* product) {
+  *product = 1;
+  bool fits = true;
+  for (std::int64_t factor : factors) {
+    fits = !__builtin_mul_overflow(*product, factor, product) && fits;
+  }
+  return fits;
 }
 
 Status Invalid(const char* op, const std::string& text) {
@@ -45,11 +62,23 @@ Status Unflatten(const char* op, const Sizes& s, std::int64_t num_iters, TensorV
     return Invalid(op, std::string(name) + " has shape " + ToString(t.sizes) + ", expected (" +
                            std::to_string(count) + ",)");
   };
-  const std::int64_t steps = 2 * num_iters * s.tokens;
-  if (Status status = flat("normOut", *norm, steps * row); !status.ok()) return status;
-  if (Status status = flat("sumOut", *sum, steps * s.padded); !status.ok()) return status;
+  std::int64_t norms = 0;
+  std::int64_t sums = 0;
+  const bool fit = Product({2, num_iters, s.tokens, row}, &norms) &&
+                   Product({2, num_iters, s.tokens, s.padded}, &sums);
+  if (!fit) {
+    return Invalid(op, "numIters is " + std::to_string(num_iters) +
+                           ", expected caches of fewer than 2^63 elements");
+  }
+  if (Status status = flat("normOut", *norm, norms); !status.ok()) return status;
+  if (Status status = flat("sumOut", *sum, sums); !status.ok()) return status;
   const std::int64_t a = norm->strides[0];
   const std::int64_t b = sum->strides[0];
+  std::int64_t extent = 0;
+  if (!Product({norms, a}, &extent) || !Product({sums, b}, &extent)) {
+    return Invalid(op, "normOut and sumOut have strides " + std::to_string(a) + " and " +
+                           std::to_string(b) + ", expected an extent below 2^63 elements");
+  }
   *norm = TensorView(norm->data, norm->dtype, {2 * num_iters, s.tokens, s.n, s.n},
                      {s.tokens * row * a, row * a, s.padded * a, a});
   *sum = TensorView(sum->data, sum->dtype, {2 * num_iters, s.tokens, s.n},
@@ -59,7 +88,12 @@ Status Unflatten(const char* op, const Sizes& s, std::int64_t num_iters, TensorV
 
 // The number of iterations that a cache of the backward holds.
 Status CountIters(const Sizes& s, const TensorView& norm, std::int64_t* num_iters) {
-  const std::int64_t one = 2 * s.tokens * s.n * s.padded;
+  std::int64_t one = 0;
+  if (!Product({2, s.tokens, s.n, s.padded}, &one)) {
+    return Invalid("mhc_sinkhorn_backward", "gradOutput has shape of " + std::to_string(s.tokens) +
+                                                " matrices, expected caches of fewer than 2^63 "
+                                                "elements");
+  }
   const std::int64_t count = norm.numel();
   *num_iters = one == 0 ? 1 : count / one;  // without tokens any number is right
   if (one == 0 || (count % one == 0 && *num_iters >= 1 && *num_iters <= kMaxIters)) return Status();
@@ -78,9 +112,9 @@ Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* p
   args.options.num_iters = num_iters;
   args.softmax_cache_without_eps = true;
   const bool sane = num_iters >= 1 && num_iters <= (std::int64_t{1} << 31);
-  if (sane) {
-    Status status =
-        Unflatten("mhc_sinkhorn", SizesOf(t[0]), num_iters, &args.norm_out, &args.sum_out);
+  Sizes s;
+  if (sane && SizesOf(t[0], &s)) {
+    Status status = Unflatten("mhc_sinkhorn", s, num_iters, &args.norm_out, &args.sum_out);
     if (!status.ok()) return status;
   }
   return Prepare(args, plan);
@@ -93,7 +127,8 @@ Status PrepareBackward(const Views& t, Plan* plan) {
   args.sum_out = t[2];
   args.grad_logits = t[3];
   args.softmax_cache_without_eps = true;
-  const Sizes s = SizesOf(t[0]);
+  Sizes s;
+  if (!SizesOf(t[0], &s)) return Prepare(args, plan);
   if (Status status = CountIters(s, t[1], &args.options.num_iters); !status.ok()) return status;
   const Status status =
       Unflatten("mhc_sinkhorn_backward", s, args.options.num_iters, &args.norm_out, &args.sum_out);
@@ -118,6 +153,7 @@ using anabranch::acl::PrepareBackward;
 using anabranch::acl::PrepareForward;
 using anabranch::acl::RunExecutor;
 using anabranch::acl::SinkhornFacts;
+using anabranch::acl::Sizes;
 using anabranch::acl::SizesOf;
 using anabranch::acl::Views;
 
@@ -126,7 +162,7 @@ extern "C" {
 aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(const aclTensor* x, float eps, int64_t numIters,
                                              aclTensor* output, aclTensor* normOut,
                                              aclTensor* sumOut, uint64_t* workspaceSize,
-                                             aclOpExecutor** executor) {
+                                             aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcSinkhorn";
   call.tensors = {
@@ -138,6 +174,8 @@ aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(const aclTensor* x, float eps, int6
   call.inner = 2;
   call.facts = [numIters](const Views& t) { return SinkhornFacts(t[0], numIters); };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcSinkhorn");
 }
 
 aclnnStatus aclnnMhcSinkhorn(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
@@ -149,7 +187,7 @@ aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(const aclTensor* gradOutput
                                                      const aclTensor* normOut,
                                                      const aclTensor* sumOut, aclTensor* out,
                                                      uint64_t* workspaceSize,
-                                                     aclOpExecutor** executor) {
+                                                     aclOpExecutor** executor) try {
   OpCall call;
   call.name = "aclnnMhcSinkhornBackward";
   call.tensors = {
@@ -159,10 +197,13 @@ aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(const aclTensor* gradOutput
   call.inner = 2;
   call.facts = [](const Views& t) {
     std::int64_t num_iters = 0;
-    const bool counted = CountIters(SizesOf(t[0]), t[1], &num_iters).ok();
+    Sizes s;
+    const bool counted = SizesOf(t[0], &s) && CountIters(s, t[1], &num_iters).ok();
     return SinkhornFacts(t[0], counted ? num_iters : 0);
   };
   return MakeExecutor(call, workspaceSize, executor);
+} catch (...) {
+  return anabranch::acl::Caught("aclnnMhcSinkhornBackward");
 }
 
 aclnnStatus aclnnMhcSinkhornBackward(void* workspace, uint64_t workspaceSize,

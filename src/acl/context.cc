@@ -1,10 +1,13 @@
 // Devices and contexts.
 #include "src/acl/context.h"
 
+#include <pthread.h>
+
 #include <utility>
 #include <vector>
 
 #include "src/acl/message.h"
+#include "src/acl/per_process.h"
 #include "src/acl/profile.h"
 
 namespace anabranch::acl {
@@ -19,10 +22,11 @@ struct Device {
   int holders = 0;
 };
 
-Device& TheDevice() {
-  static Device* const device = new Device;
-  return *device;
-}
+constinit PerProcess<Device> device_state;
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { device_state.Abandon(); });
+
+Device& TheDevice() { return device_state.Get(); }
 
 thread_local void* current_context = nullptr;
 
@@ -179,7 +183,12 @@ int WaitFor(const char* call, Stream* stream, std::int32_t milliseconds, int tim
     return Fail(timeout_code, std::string(call) + ": work was not done after " +
                                   std::to_string(milliseconds) + " ms");
   }
-  return outcome.code == 0 ? ACL_SUCCESS : Fail(outcome.code, outcome.message);
+  if (outcome.code == 0) return ACL_SUCCESS;
+  // The worker that caught an exception may not have had the memory for a message.
+  if (!outcome.message.empty()) return Fail(outcome.code, outcome.message);
+  return Fail(outcome.code, std::string(call) + (outcome.code == ACL_ERROR_BAD_ALLOC
+                                                     ? ": host memory was exhausted in queued work"
+                                                     : ": queued work threw an exception"));
 }
 
 }  // namespace anabranch::acl

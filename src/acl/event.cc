@@ -26,8 +26,11 @@ std::shared_ptr<Event> FindEvent(const char* call, aclrtEvent handle, int* code)
 // (aclrtDestroyStreamForce): nobody waits for ever for work that will not come.
 class Record {
  public:
-  Record(std::shared_ptr<Event> event, std::uint64_t number)
-      : event_(std::move(event)), number_(number) {}
+  // Counts as recorded from here on.
+  explicit Record(std::shared_ptr<Event> event) : event_(std::move(event)) {
+    const std::lock_guard<std::mutex> lock(AllSignals().mutex);
+    number_ = ++event_->recorded;
+  }
   ~Record() {
     if (!done_) Complete(false);
   }
@@ -49,7 +52,7 @@ class Record {
 
  private:
   std::shared_ptr<Event> event_;
-  std::uint64_t number_;
+  std::uint64_t number_ = 0;
   bool done_ = false;
 };
 
@@ -89,13 +92,8 @@ int RecordEvent(aclrtEvent handle, aclrtStream stream_handle) {
   if (!event) return code;
   const std::shared_ptr<Stream> stream = FindStream(kCall, stream_handle, &code);
   if (!stream) return code;
-  std::uint64_t number = 0;
-  {
-    const std::lock_guard<std::mutex> lock(AllSignals().mutex);
-    number = ++event->recorded;
-  }
+  auto record = std::make_shared<Record>(event);
   AllSignals().changed.notify_all();  // a stream that is ending need not give up on it
-  auto record = std::make_shared<Record>(event, number);
   stream->Enqueue([record](const Queue&) {
     record->Complete(true);
     return Outcome();
@@ -113,13 +111,15 @@ int ResetEvent(aclrtEvent handle, aclrtStream stream_handle) {
   std::uint64_t number = 0;
   {
     const std::lock_guard<std::mutex> lock(AllSignals().mutex);
-    number = event->reset = event->recorded;
+    number = event->recorded;
   }
   stream->Enqueue([event, number](const Queue&) {
     const std::lock_guard<std::mutex> lock(AllSignals().mutex);
     event->reset_done = std::max(event->reset_done, number);
     return Outcome();
   });
+  const std::lock_guard<std::mutex> lock(AllSignals().mutex);
+  event->reset = std::max(event->reset, number);
   return ACL_SUCCESS;
 }
 

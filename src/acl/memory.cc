@@ -1,4 +1,6 @@
 // Device and host memory (all of it this machine's), copies and fills.
+#include <pthread.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +28,13 @@ Blocks& AllBlocks() {
   static Blocks* const blocks = new Blocks;
   return *blocks;
 }
+
+// A child of fork has the memory too and may free it: the list must be whole when the fork happens.
+[[maybe_unused]] const int fork_handler = [] {
+  AllBlocks();
+  const auto unlock = [] { AllBlocks().mutex.unlock(); };
+  return pthread_atfork([] { AllBlocks().mutex.lock(); }, unlock, unlock);
+}();
 
 int Allocate(const char* call, void** address, std::size_t size, Place place) {
   const std::string who = std::string(call) + ": ";

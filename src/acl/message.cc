@@ -1,6 +1,7 @@
 #include "src/acl/message.h"
 
 #include <deque>
+#include <new>
 
 #include "acl/acl.h"
 #include "acl/acl_rt.h"
@@ -21,7 +22,9 @@ Messages& ThisThread() {
 
 }  // namespace
 
-int Fail(int code, const std::string& message) noexcept {
+int Fail(int code, const std::string& message) noexcept { return Fail(code, message.c_str()); }
+
+int Fail(int code, const char* message) noexcept {
   constexpr std::size_t kMost = 64;
   try {
     Messages& messages = ThisThread();
@@ -31,6 +34,23 @@ int Fail(int code, const std::string& message) noexcept {
   } catch (...) {  // no memory for the message: the code still says what happened
   }
   return code;
+}
+
+int Caught(const char* call) noexcept {
+  bool memory = false;
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    memory = true;
+  } catch (...) {
+  }
+  const int code = memory ? ACL_ERROR_BAD_ALLOC : ACL_ERROR_INTERNAL_ERROR;
+  const char* what = memory ? ": host memory is exhausted" : ": unexpected internal error";
+  try {
+    return Fail(code, std::string(call) + what);
+  } catch (...) {
+    return Fail(code, what);
+  }
 }
 
 namespace {

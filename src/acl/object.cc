@@ -1,6 +1,11 @@
 #include "src/acl/object.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <utility>
+
+#include "src/acl/per_process.h"
 
 namespace anabranch::acl {
 namespace {
@@ -9,13 +14,18 @@ namespace {
 constexpr std::uintptr_t kFirstHandle = std::uintptr_t{1} << 62;
 constexpr std::uintptr_t kHandleStep = 64;
 
+// Goes on in the child of a fork: what the parent gave out means nothing there.
+constinit std::atomic<std::uintptr_t> next_handle{kFirstHandle};
+
+constinit PerProcess<Registry> registry;
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { registry.Abandon(); });
+
 }  // namespace
 
-Registry::Registry() : next_(kFirstHandle) {}
-
 void* Registry::Add(std::shared_ptr<Object> object) {
+  void* handle = reinterpret_cast<void*>(next_handle += kHandleStep);
   const std::lock_guard<std::mutex> lock(mutex_);
-  void* handle = reinterpret_cast<void*>(next_ += kHandleStep);
   objects_[handle] = std::move(object);
   return handle;
 }
@@ -44,9 +54,6 @@ std::vector<std::pair<void*, std::shared_ptr<Object>>> Registry::All(Kind kind) 
   return all;
 }
 
-Registry& Handles() {
-  static Registry* const registry = new Registry;
-  return *registry;
-}
+Registry& Handles() { return registry.Get(); }
 
 }  // namespace anabranch::acl

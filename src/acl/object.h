@@ -37,8 +37,6 @@ struct Object {
 
 class Registry {
  public:
-  Registry();
-
   // Takes the object in and gives its handle: a number that no other object ever gets and that is
   // no address, so that a handle of something destroyed never means something newer.
   void* Add(std::shared_ptr<Object> object);
@@ -54,7 +52,6 @@ class Registry {
 
  private:
   std::mutex mutex_;
-  std::uintptr_t next_;
   std::unordered_map<void*, std::shared_ptr<Object>> objects_;
 };
 

@@ -1,4 +1,6 @@
 // What is one per process: initialisation, parameters, names, the log, half floats.
+#include <pthread.h>
+
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include "aclnn/aclnn_base.h"
 #include "src/acl/context.h"
 #include "src/acl/message.h"
+#include "src/acl/per_process.h"
 #include "src/acl/profile.h"
 #include "src/acl/tensor.h"
 #include "src/core/half.h"
@@ -28,10 +31,11 @@ struct Process {
   Parameters parameters;
 };
 
-Process& TheProcess() {
-  static Process* const process = new Process;
-  return *process;
-}
+constinit PerProcess<Process> process_state;
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { process_state.Abandon(); });
+
+Process& TheProcess() { return process_state.Get(); }
 
 // The contents of a configuration have no effect here, but a wrong path is a mistake to report.
 int CheckConfiguration(const char* call, const char* path, int code) {
@@ -183,12 +187,16 @@ aclError aclrtGetRunMode(aclrtRunMode* runMode) {
 }
 
 const char* aclrtGetSocName() {
-  const acl::Profile* profile = acl::FindProfile();
-  if (profile != nullptr) return profile->soc;
-  acl::Guarded("aclrtGetSocName", [] {
-    return acl::Fail(ACL_ERROR_INVALID_PARAM, acl::UnknownProfile("aclrtGetSocName"));
+  const char* name = "";
+  acl::Guarded("aclrtGetSocName", [&name]() -> int {
+    const acl::Profile* profile = acl::FindProfile();
+    if (profile == nullptr) {
+      return acl::Fail(ACL_ERROR_INVALID_PARAM, acl::UnknownProfile("aclrtGetSocName"));
+    }
+    name = profile->soc;
+    return ACL_SUCCESS;
   });
-  return "";
+  return name;
 }
 
 void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_t line,

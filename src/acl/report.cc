@@ -3,13 +3,14 @@
 #include <pthread.h>
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "src/acl/context.h"
 #include "src/acl/message.h"
+#include "src/acl/per_process.h"
 
 namespace anabranch::acl {
 
@@ -24,17 +25,19 @@ struct Reports {
     bool dropped = false;
   };
   std::uint64_t thread = 0;
-  std::deque<std::shared_ptr<Callback>> waiting;
+  std::list<std::shared_ptr<Callback>> waiting;
 };
 
 namespace {
 
 using Callback = Reports::Callback;
 
-std::map<std::uint64_t, std::weak_ptr<Reports>>& Threads() {
-  static auto* const threads = new std::map<std::uint64_t, std::weak_ptr<Reports>>;
-  return *threads;
-}
+using ThreadMap = std::map<std::uint64_t, std::weak_ptr<Reports>>;
+constinit PerProcess<ThreadMap> threads;
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { threads.Abandon(); });
+
+ThreadMap& Threads() { return threads.Get(); }
 
 int Subscribe(std::uint64_t thread, aclrtStream handle) {
   constexpr char kCall[] = "aclrtSubscribeReport";
@@ -70,12 +73,10 @@ int Unsubscribe(std::uint64_t thread, aclrtStream handle) {
                   std::string(kCall) +
                       ": that thread is not subscribed to the stream, expected one that is");
     }
-    std::deque<std::shared_ptr<Callback>> others;
-    for (std::shared_ptr<Callback>& callback : stream->reports->waiting) {
+    stream->reports->waiting.remove_if([&](const std::shared_ptr<Callback>& callback) {
       callback->dropped = callback->queue == stream->queue();
-      if (!callback->dropped) others.push_back(std::move(callback));
-    }
-    stream->reports->waiting = std::move(others);
+      return callback->dropped;
+    });
     stream->reports = nullptr;
   }
   AllSignals().changed.notify_all();
@@ -166,11 +167,19 @@ int Process(std::int32_t milliseconds) {
                    : Fail(ACL_ERROR_RT_WAIT_TIMEOUT, std::string(kCall) + ": nothing to do after " +
                                                          std::to_string(milliseconds) + " ms");
   }
-  callback->function(callback->argument);
-  lock.lock();
-  callback->finished = true;
-  lock.unlock();
-  AllSignals().changed.notify_all();
+  const auto finish = [&] {
+    lock.lock();
+    callback->finished = true;
+    lock.unlock();
+    AllSignals().changed.notify_all();
+  };
+  try {
+    callback->function(callback->argument);
+  } catch (...) {  // the stream must not wait for it for ever
+    finish();
+    throw;
+  }
+  finish();
   return ACL_SUCCESS;
 }
 

@@ -1,6 +1,10 @@
 #include "src/acl/stream.h"
 
+#include <pthread.h>
+
 #include <utility>
+
+#include "src/acl/per_process.h"
 
 namespace anabranch::acl {
 
@@ -9,10 +13,13 @@ Deadline DeadlineAfter(std::int32_t milliseconds) {
   return std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
 }
 
-Signals& AllSignals() {
-  static Signals* const signals = new Signals;
-  return *signals;
-}
+namespace {
+constinit PerProcess<Signals> signals;
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { signals.Abandon(); });
+}  // namespace
+
+Signals& AllSignals() { return signals.Get(); }
 
 void Queue::Enqueue(Work work) {
   {
@@ -42,7 +49,7 @@ bool Queue::idle() {
 }
 
 void Queue::End(bool discard) {
-  std::deque<Work> forgotten;  // destroyed outside the lock
+  std::list<Work> forgotten;  // destroyed outside the lock
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
@@ -70,9 +77,10 @@ void Queue::Run() {
     Outcome outcome;
     try {
       outcome = work(*this);
+    } catch (const std::bad_alloc&) {
+      outcome.code = ACL_ERROR_BAD_ALLOC;
     } catch (...) {
       outcome.code = ACL_ERROR_INTERNAL_ERROR;
-      outcome.message = "work on a stream threw an exception";
     }
     work = nullptr;  // what it held is released outside the lock
     lock.lock();

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -64,7 +64,7 @@ class Queue {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> queue_;
+  std::list<Work> queue_;       // an empty one needs no memory, nor does taking from it
   std::uint64_t queued_ = 0;    // ever
   std::uint64_t finished_ = 0;  // ever
   Outcome first_failure_;

@@ -70,6 +70,13 @@ std::string CheckView(const aclTensor& t) {
            ", expected sizes >= 0 with a product below 2^63";
   }
   if (t.offset < 0) return "offset is " + std::to_string(t.offset) + ", expected >= 0";
+  const auto element = static_cast<std::int64_t>(ElementBytes(t.dtype));
+  std::int64_t reach = 0;
+  if (__builtin_mul_overflow(t.offset, element, &reach) ||
+      __builtin_mul_overflow(storage, element, &reach)) {
+    return "offset " + std::to_string(t.offset) + " or storageDims " + ToString(ToDims(t.storage)) +
+           " reach beyond 2^63 bytes, expected a storage that fits memory";
+  }
   if (elements == 0) return "";
   if (t.data == nullptr) return "tensorData is null, expected the address of the storage";
   const std::size_t bytes = ElementBytes(t.dtype);
@@ -116,8 +123,10 @@ TensorView ToView(const aclTensor& t) {
 
 void* AtOffset(const aclTensor& tensor, void* storage) {
   if (storage == nullptr) return nullptr;
-  const auto element = static_cast<std::int64_t>(ElementBytes(tensor.dtype));
-  return static_cast<std::byte*>(storage) + tensor.offset * element;
+  // Integers: the storage may be described larger than any memory.
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(storage) +
+                                 static_cast<std::uintptr_t>(tensor.offset) *
+                                     static_cast<std::uintptr_t>(ElementBytes(tensor.dtype)));
 }
 
 std::string AclDataTypeName(aclDataType dtype) {

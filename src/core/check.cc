@@ -128,7 +128,7 @@ void Checker::Sane(const char* name, const TensorView& t, int min_rank, const ch
 
 void Checker::Matches(const char* name, const TensorView& t, Dims* pattern, const char* like) {
   if (!ok() || !t.defined()) return;
-  bool same = t.rank() == pattern->rank;
+  bool same = t.rank() == pattern->rank && t.rank() <= kMaxRank;
   for (int i = 0; same && i < t.rank(); ++i) {
     std::int64_t& wanted = (*pattern)[i];
     if (t.sizes[i] == kUnknown) continue;
@@ -186,6 +186,11 @@ void Checker::Addressable(const char* name, const TensorView& t) {
   if (t.strides.rank != t.rank()) {
     return Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
                    ToString(t.sizes) + ", expected one stride a dimension");
+  }
+  if (t.rank() > kMaxRank) return Sane(name, t, 0, "");
+  for (std::int64_t size : t.sizes) {
+    if (size >= 0) continue;  // kUnknown is for shape inference
+    return Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected sizes >= 0");
   }
   if (t.numel() == 0) return;
   if (t.data == nullptr) {

@@ -65,7 +65,8 @@ class Checker {
   void NonNegative(const char* name, double value);
 
   // --- what only Prepare can check: addresses and strides.
-  // Strides of the right rank whose extent fits the address space, and an address unless empty.
+  // Known sizes, strides of the right rank whose extent fits the address space, and an address
+  // unless empty.
   void Addressable(const char* name, const TensorView& t);
   // An output: no two elements share memory.
   void NotSelfOverlapping(const char* name, const TensorView& t);

@@ -4,11 +4,13 @@
 #include <thread>
 #include <vector>
 #else
+#include <pthread.h>
 #include <tbb/parallel_for.h>
 #include <tbb/partitioner.h>
 #endif
 
 #include <algorithm>
+#include <atomic>
 
 namespace anabranch {
 namespace {
@@ -27,10 +29,33 @@ void DefaultParallelFor(void* /*pool*/, std::int64_t count, Context::Task task, 
   for (std::thread& thread : others) thread.join();
 }
 #else
+// oneTBB's threads are gone in the child of a fork, and it does not know that.
+std::atomic<bool> tbb_used{false};
+std::atomic<bool> tbb_lost{false};
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork(nullptr, nullptr, [] { tbb_lost = tbb_used.load(); });
+
+// Tasks are numbered as they start, so that after a failure of oneTBB itself (no memory for its own
+// bookkeeping; tasks do not throw) the rest of them runs here.
 void DefaultParallelFor(void* /*pool*/, std::int64_t count, Context::Task task, void* state) {
-  tbb::parallel_for(
-      std::int64_t{0}, count, [task, state](std::int64_t i) { task(state, i); },
-      tbb::simple_partitioner());
+  std::atomic<std::int64_t> next{0};
+  const auto run_one = [&next, count, task, state] {
+    const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+    if (i >= count) return false;
+    task(state, i);
+    return true;
+  };
+  if (!tbb_lost) {
+    if (!tbb_used.load(std::memory_order_relaxed)) tbb_used = true;
+    try {
+      tbb::parallel_for(
+          std::int64_t{0}, count, [&run_one](std::int64_t) { run_one(); },
+          tbb::simple_partitioner());
+    } catch (...) {  // the loop below does what is left
+    }
+  }
+  while (run_one()) {
+  }
 }
 #endif
 

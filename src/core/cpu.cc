@@ -22,7 +22,8 @@ std::int64_t CacheBytes(int name, std::int64_t fallback) {
   return bytes > 0 ? bytes : fallback;
 }
 
-std::string ModelName() {
+// Only to be shown: no reason to fail.
+std::string ModelName() try {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
   while (std::getline(file, line)) {
@@ -30,6 +31,8 @@ std::string ModelName() {
     const std::size_t colon = line.find(": ");
     return colon == std::string::npos ? "" : line.substr(colon + 2);
   }
+  return "";
+} catch (...) {
   return "";
 }
 

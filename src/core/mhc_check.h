@@ -14,15 +14,12 @@ inline constexpr int kMaxPermutationStreams = 5;
 
 inline std::int64_t Factorial(std::int64_t n) { return n <= 1 ? 1 : n * Factorial(n - 1); }
 
-// Logits of the residual part; kUnknown if n is.
+// Logits of the residual part; kUnknown if n is, or is outside the form's limits.
 inline std::int64_t ResidualSize(Residual residual, std::int64_t n) {
   if (residual == Residual::kNone) return 0;
-  if (n == kUnknown) return kUnknown;
+  const bool permutation = residual == Residual::kPermutation;
+  if (n < 1 || n > (permutation ? kMaxPermutationStreams : kMaxPreStreams)) return kUnknown;
   return residual == Residual::kMatrix ? n * n : Factorial(n);
-}
-
-inline std::int64_t Product(std::int64_t a, std::int64_t b) {
-  return a == kUnknown || b == kUnknown ? kUnknown : a * b;
 }
 
 // What x and the residual form say about the sizes of everything else. Refined by the activations,
@@ -42,6 +39,9 @@ struct PreSizes {
     tokens = LeadingDims(x, x.rank() - 2);
     n = x.sizes[x.rank() - 2];
     d = x.sizes[x.rank() - 1];
+    CheckLimits(c, residual);
+  }
+  void CheckLimits(Checker& c, Residual residual) const {
     const bool permutation = residual == Residual::kPermutation;
     c.InRange(permutation ? "x: n (permutation form)" : "x: n", n, 1,
               permutation ? kMaxPermutationStreams : kMaxPreStreams);
@@ -67,6 +67,22 @@ struct PreSizes {
     Dims inner;
     c.MatchesTokens(name, t, &tokens, &inner, "x");
   }
+  // [*] or [*, 1].
+  void PerTokenColumn(Checker& c, const char* name, const TensorView& t) {
+    Dims inner;
+    if (t.rank() == tokens.rank + 1) inner.push_back(1);
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+  }
+  // sum_out [2 * num_iters, T, n] and norm_out [2 * num_iters, T, n, n]; num_iters may be unknown.
+  void Iterates(Checker& c, const TensorView& sum_out, const TensorView& norm_out,
+                std::int64_t num_iters) const {
+    if (!c.ok()) return;  // num_iters may be anything
+    const std::int64_t steps = num_iters == kUnknown ? kUnknown : 2 * num_iters;
+    Dims sums{steps, NumElements(tokens), n};
+    c.Matches("sum_out", sum_out, &sums, "x and num_iters");
+    Dims norms{sums[0], sums[1], n, n};
+    c.Matches("norm_out", norm_out, &norms, "x and num_iters");
+  }
   void Gamma(Checker& c, const char* name, const TensorView& t) {
     Dims pattern{n, d};
     c.Matches(name, t, &pattern, "x");
@@ -79,11 +95,14 @@ struct PreSizes {
     Dims inner{ResidualSize(residual, n)};
     c.MatchesTokens(name, t, &tokens, &inner, "x");
   }
-  // To be called when n and D are as well known as they will be; `post`: rows of that part.
-  void Settle(Residual residual, bool post = true) {
+  // To be called when n and D are as well known as they will be, which may be from another tensor
+  // than x; `post`: rows of that part.
+  void Settle(Checker& c, Residual residual, bool post = true) {
+    CheckLimits(c, residual);
+    if (!c.ok()) return;
     res = ResidualSize(residual, n);
     rows = n == kUnknown ? kUnknown : (post ? 2 * n : n) + res;
-    k = Product(n, d);
+    k = n == kUnknown || d == kUnknown ? kUnknown : n * d;
   }
   void Phi(Checker& c, const char* name, const TensorView& t) {
     Dims pattern{rows, k};
@@ -110,6 +129,27 @@ struct PreSizes {
 
 // norm_eps, hc_eps >= 0, post_multiplier finite, op_impl_mode 0 or 1.
 void CheckPreOptions(Checker& c, const MhcOptions& options);
+
+// Also of mhc_pre_sinkhorn: clamp_low <= clamp_high.
+void CheckPreSinkhornOptions(Checker& c, const MhcOptions& options);
+
+// num_iters in 1 .. a million.
+void CheckIterations(Checker& c, const MhcOptions& options);
+
+// Both caches of the iterates or none.
+void CheckTogether(Checker& c, const TensorView& sum_out, const TensorView& norm_out);
+
+// What a mhc_pre_sinkhorn can be asked to keep for its backward.
+struct PreSinkhornCaches {
+  const TensorView& h_pre;
+  const TensorView& h_mix;
+  const TensorView& inv_rms;
+  const TensorView& sum_out;
+  const TensorView& norm_out;
+};
+
+// The first three together; the last two together, and only with the first three.
+void CheckCaches(Checker& c, const PreSinkhornCaches& caches);
 
 }  // namespace anabranch
 

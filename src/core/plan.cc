@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "src/core/caught.h"
 #include "src/core/plan_impl.h"
 
 namespace anabranch {
@@ -51,10 +52,9 @@ Plan::Plan(std::unique_ptr<PlanImpl> impl) : impl_(std::move(impl)) {}
 
 std::size_t Plan::workspace_bytes() const { return impl_ ? impl_->info.workspace_bytes : 0; }
 
-Status Plan::Run(void* workspace, std::size_t workspace_bytes, const Context& context) const {
-  if (!impl_)
-    return Status(StatusCode::kInvalidArgument, "plan: is empty, expected a prepared one");
-  const PlanInfo& info = impl_->info;
+namespace {
+
+Status CheckWorkspace(const PlanInfo& info, const void* workspace, std::size_t workspace_bytes) {
   if (workspace_bytes < info.workspace_bytes) {
     return Status(StatusCode::kInvalidArgument,
                   std::string(info.op) + ": workspace has " + std::to_string(workspace_bytes) +
@@ -70,6 +70,16 @@ Status Plan::Run(void* workspace, std::size_t workspace_bytes, const Context& co
     return Status(StatusCode::kInvalidArgument,
                   std::string(info.op) + ": workspace is misaligned, expected 64-byte alignment");
   }
+  return Status();
+}
+
+}  // namespace
+
+Status Plan::Run(void* workspace, std::size_t workspace_bytes, const Context& context) const try {
+  if (!impl_)
+    return Status(StatusCode::kInvalidArgument, "plan: is empty, expected a prepared one");
+  const PlanInfo& info = impl_->info;
+  if (Status status = CheckWorkspace(info, workspace, workspace_bytes); !status.ok()) return status;
   try {
     if (!Verbose()) {
       impl_->Run(static_cast<std::byte*>(workspace), context);
@@ -80,14 +90,18 @@ Status Plan::Run(void* workspace, std::size_t workspace_bytes, const Context& co
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     PrintCall(info, info.threads < context.threads() ? info.threads : context.threads(),
               elapsed.count());
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (...) {
     return Status(StatusCode::kInternal,
                   std::string(info.op) + ": parallel_for threw an exception, expected none");
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status Plan::Run(const Context& context) const {
+Status Plan::Run(const Context& context) const try {
   const std::size_t bytes = workspace_bytes();
   if (bytes == 0) return Run(nullptr, 0, context);
   void* workspace = ::operator new(bytes, std::align_val_t(kWorkspaceAlignment), std::nothrow);
@@ -98,6 +112,8 @@ Status Plan::Run(const Context& context) const {
   Status status = Run(workspace, bytes, context);
   ::operator delete(workspace, std::align_val_t(kWorkspaceAlignment));
   return status;
+} catch (...) {
+  return Caught();
 }
 
 const PlanInfo& Plan::info() const {

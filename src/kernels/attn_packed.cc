@@ -18,21 +18,33 @@ namespace anabranch {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class T>
-HWY_INLINE void SumPackedUnit(const AttnSumPacked& call, const T* const* rows, std::int64_t k,
-                              float* acc) {
+// Units that are computed side by side: enough chains to hide the latency of FMA.
+constexpr int kUnits = 4;
+
+// U units, which begin at element k of the rows.
+template <int U, class T>
+HWY_INLINE void SumPackedUnits(const AttnSumPacked& call, const T* const* rows, std::int64_t k,
+                               float* acc) {
   for (std::size_t p = 0; p < kParts; ++p) {
     float* to = acc + p * kLanes;
-    VecF sa = call.add ? hn::LoadU(TagF(), to) : ZeroF();
-    VecF sb = call.add ? hn::LoadU(TagF(), to + 16) : ZeroF();
-    for (int l = 0; l < call.count; ++l) {
-      VecF a, b;
-      LoadPart(rows[l] + k, p, a, b);
-      sa = hn::MulAdd(SetF(call.weights[l]), a, sa);
-      sb = hn::MulAdd(SetF(call.weights[l]), b, sb);
+    VecF sums[U][2];
+    for (int u = 0; u < U; ++u) {
+      sums[u][0] = call.add ? hn::LoadU(TagF(), to + u * 32) : ZeroF();
+      sums[u][1] = call.add ? hn::LoadU(TagF(), to + u * 32 + 16) : ZeroF();
     }
-    hn::StoreU(sa, TagF(), to);
-    hn::StoreU(sb, TagF(), to + 16);
+    for (int l = 0; l < call.count; ++l) {
+      const VecF w = SetF(call.weights[l]);
+      for (int u = 0; u < U; ++u) {
+        VecF a, b;
+        LoadPart(rows[l] + k + u * 32, p, a, b);
+        sums[u][0] = hn::MulAdd(w, a, sums[u][0]);
+        sums[u][1] = hn::MulAdd(w, b, sums[u][1]);
+      }
+    }
+    for (int u = 0; u < U; ++u) {
+      hn::StoreU(sums[u][0], TagF(), to + u * 32);
+      hn::StoreU(sums[u][1], TagF(), to + u * 32 + 16);
+    }
   }
 }
 
@@ -41,34 +53,42 @@ void SumPacked(const AttnSumPacked& call) {
   const T* rows[kMaxSources];
   for (int l = 0; l < call.count; ++l) rows[l] = static_cast<const T*>(call.rows[l]);
   std::int64_t k = 0;
-  for (; k + 32 <= call.d; k += 32) SumPackedUnit(call, rows, k, call.acc + k);
+  for (; k + kUnits * 32 <= call.d; k += kUnits * 32) {
+    SumPackedUnits<kUnits>(call, rows, k, call.acc + k);
+  }
+  for (; k + 32 <= call.d; k += 32) SumPackedUnits<1>(call, rows, k, call.acc + k);
   if (k == call.d) return;
   T padded[kMaxSources][kUnit] = {};
   for (int l = 0; l < call.count; ++l) {
     std::memcpy(padded[l], rows[l] + k, static_cast<std::size_t>(call.d - k) * sizeof(T));
     rows[l] = padded[l];
   }
-  SumPackedUnit(call, rows, 0, call.acc + k);
+  SumPackedUnits<1>(call, rows, 0, call.acc + k);
 }
 
-template <class T>
-HWY_INLINE void MixUnit(const AttnMix& call, std::int64_t k, const T* row, T* out) {
+// U units, which begin at element k of the vectors.
+template <int U, class T>
+HWY_INLINE void MixUnits(const AttnMix& call, std::int64_t k, const T* row, T* out) {
   for (std::size_t p = 0; p < kParts; ++p) {
-    VecF sa = ZeroF();
-    VecF sb = ZeroF();
+    VecF sums[U][2];
+    for (int u = 0; u < U; ++u) sums[u][0] = sums[u][1] = ZeroF();
     for (std::int64_t j = 0; j < call.count; ++j) {
       const float* vector = call.vectors[j] + k + p * kLanes;
       const VecF w = SetF(call.weights[j]);
-      sa = hn::MulAdd(w, hn::LoadU(TagF(), vector), sa);
-      sb = hn::MulAdd(w, hn::LoadU(TagF(), vector + 16), sb);
+      for (int u = 0; u < U; ++u) {
+        sums[u][0] = hn::MulAdd(w, hn::LoadU(TagF(), vector + u * 32), sums[u][0]);
+        sums[u][1] = hn::MulAdd(w, hn::LoadU(TagF(), vector + u * 32 + 16), sums[u][1]);
+      }
     }
-    if (row != nullptr) {
-      VecF a, b;
-      LoadPart(row, p, a, b);
-      sa = hn::NegMulAdd(SetF(call.c), a, sa);
-      sb = hn::NegMulAdd(SetF(call.c), b, sb);
+    for (int u = 0; u < U; ++u) {
+      if (row != nullptr) {
+        VecF a, b;
+        LoadPart(row + u * 32, p, a, b);
+        sums[u][0] = hn::NegMulAdd(SetF(call.c), a, sums[u][0]);
+        sums[u][1] = hn::NegMulAdd(SetF(call.c), b, sums[u][1]);
+      }
+      StorePart(sums[u][0], sums[u][1], p, out + u * 32);
     }
-    StorePart(sa, sb, p, out);
   }
 }
 
@@ -76,14 +96,16 @@ template <class T>
 void Mix(const AttnMix& call) {
   const T* row = static_cast<const T*>(call.row);
   T* out = static_cast<T*>(call.out);
+  const auto at = [row](std::int64_t k) { return row != nullptr ? row + k : row; };
   std::int64_t k = 0;
-  for (; k + 32 <= call.d; k += 32) MixUnit(call, k, row != nullptr ? row + k : row, out + k);
+  for (; k + kUnits * 32 <= call.d; k += kUnits * 32) MixUnits<kUnits>(call, k, at(k), out + k);
+  for (; k + 32 <= call.d; k += 32) MixUnits<1>(call, k, at(k), out + k);
   if (k == call.d) return;
   const std::size_t rest = static_cast<std::size_t>(call.d - k) * sizeof(T);
   T padded[kUnit] = {};
   T whole[kUnit];
   if (row != nullptr) std::memcpy(padded, row + k, rest);
-  MixUnit(call, k, row != nullptr ? padded : row, whole);
+  MixUnits<1>(call, k, row != nullptr ? padded : row, whole);
   std::memcpy(out + k, whole, rest);
 }
 

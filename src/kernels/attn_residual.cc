@@ -12,7 +12,9 @@
 // After foreach_target.h.
 #include <hwy/contrib/math/math-inl.h>
 
+#include "src/kernels/attn-inl.h"
 #include "src/simd/dispatch.h"
+#include "src/simd/units-inl.h"
 #include "src/simd/vec16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,117 +26,109 @@ namespace {
 // full write-combining buffers, short enough that what the rows share stays in L1.
 constexpr std::int64_t kChunk = 512;
 
-// Rows whose sums run side by side: enough independent chains to hide the latency of FMA, few
-// enough for the registers. Never changes a bit: a row has sums of its own.
-constexpr int kDotRows = kParts == 1 ? 4 : 1;
-constexpr int kGradRows = kParts == 1 ? 4 : 1;
+// Rows that are computed side by side: enough independent chains to hide the latency of FMA, few
+// enough for the registers. Never changes a bit: a row has sums of its own, and what rows share is
+// added in their order.
+constexpr int kDotRows = kManyRegisters ? 4 : 2;
+constexpr int kGradRows = 4;
 
 // Elements of all rows that are scored before the next ones are: the rows then advance side by
 // side, each a stream that the hardware prefetcher follows from token to token. Row after row it
 // has to find every row anew: 9 GB/s instead of 20 on one core (Sapphire Rapids, L = 9, D = 7168).
 constexpr std::int64_t kDotChunk = 512;
 
-// Fetches the next token's rows at an even pace, `quarters` lines for every four lines of this one.
-template <class T>
-class Fetcher {
- public:
-  explicit Fetcher(const AttnAhead& ahead) : rows_(ahead.rows), quarters_(ahead.quarters) {}
-
-  // As the unit at element k of row l is computed.
-  HWY_INLINE void Unit(int l, std::int64_t k) const {
-    const std::int64_t unit = k / 32;
-    if (unit % 4 >= quarters_) return;
-    const T* at = static_cast<const T*>(rows_[l]) + (unit / 4 * quarters_ + unit % 4) * 32;
-    const auto* line = reinterpret_cast<const std::uint8_t*>(at);
-    for (std::size_t b = 0; b < kUnit * sizeof(T); b += 64) __builtin_prefetch(line + b, 0, 2);
-  }
-
- private:
-  const void* const* rows_;
-  int quarters_;
+// Elements of R rows and of what they are multiplied with.
+template <int R, class T>
+struct DotOperands {
+  const T* rows[R];
+  const float* query;
+  const T* grad;
+  const T* ahead[R];
 };
 
-// Running sums of R rows: group a and group b of the layout apart, 16 lanes each.
+// Running sums of part p of R rows: group a and group b of the layout apart.
 template <int R, bool kSquares, bool kGrad, class T>
 struct DotSums {
-  VecF query[R][kParts][2];
-  VecF squares[kSquares ? R : 1][kParts][2];
-  VecF grad[kGrad ? R : 1][kParts][2];
+  VecF squares[kSquares ? R : 1][2];
+  VecF query[R][2];
+  VecF grad[kGrad ? R : 1][2];
 
   template <class Visit>
-  HWY_INLINE void ForEach(const Visit& visit) {
+  HWY_INLINE void ForEach(float* carry, std::size_t p, const Visit& visit) {
     for (int r = 0; r < R; ++r) {
-      for (std::size_t p = 0; p < kParts; ++p) {
-        for (int g = 0; g < 2; ++g) {
-          const std::size_t at = static_cast<std::size_t>(r * kAttnCarry + g * 16) + p * kLanes;
-          visit(query[r][p][g], at + 32);
-          if constexpr (kSquares) visit(squares[r][p][g], at);
-          if constexpr (kGrad) visit(grad[r][p][g], at + 64);
-        }
+      for (int g = 0; g < 2; ++g) {
+        float* at = carry + r * kAttnCarry + g * 16 + static_cast<std::ptrdiff_t>(p * kLanes);
+        if constexpr (kSquares) visit(squares[r][g], at);
+        visit(query[r][g], at + 32);
+        if constexpr (kGrad) visit(grad[r][g], at + 64);
       }
     }
   }
 
-  HWY_INLINE void Add(const T* const* rows, const float* q, const T* dh) {
-    for (std::size_t p = 0; p < kParts; ++p) {
-      const VecF qa = hn::LoadU(TagF(), q + p * kLanes);
-      const VecF qb = hn::LoadU(TagF(), q + 16 + p * kLanes);
-      VecF ga = qa, gb = qb;
-      if constexpr (kGrad) LoadPart(dh, p, ga, gb);
-      for (int r = 0; r < R; ++r) {
-        VecF a, b;
-        LoadPart(rows[r], p, a, b);
-        query[r][p][0] = hn::MulAdd(qa, a, query[r][p][0]);
-        query[r][p][1] = hn::MulAdd(qb, b, query[r][p][1]);
-        if constexpr (kSquares) {
-          squares[r][p][0] = hn::MulAdd(a, a, squares[r][p][0]);
-          squares[r][p][1] = hn::MulAdd(b, b, squares[r][p][1]);
-        }
-        if constexpr (kGrad) {
-          grad[r][p][0] = hn::MulAdd(ga, a, grad[r][p][0]);
-          grad[r][p][1] = hn::MulAdd(gb, b, grad[r][p][1]);
-        }
+  HWY_INLINE void Add(const DotOperands<R, T>& x, std::int64_t k, std::size_t p) {
+    const VecF qa = InRegister(hn::LoadU(TagF(), x.query + k + p * kLanes));
+    const VecF qb = InRegister(hn::LoadU(TagF(), x.query + k + 16 + p * kLanes));
+    VecF ga = qa, gb = qb;
+    if constexpr (kGrad) LoadPart(x.grad + k, p, ga, gb);
+    for (int r = 0; r < R; ++r) {
+      VecF a, b;
+      LoadPart(x.rows[r] + k, p, a, b);
+      query[r][0] = hn::MulAdd(qa, a, query[r][0]);
+      query[r][1] = hn::MulAdd(qb, b, query[r][1]);
+      if constexpr (kSquares) {
+        squares[r][0] = hn::MulAdd(a, a, squares[r][0]);
+        squares[r][1] = hn::MulAdd(b, b, squares[r][1]);
+      }
+      if constexpr (kGrad) {
+        grad[r][0] = hn::MulAdd(ga, a, grad[r][0]);
+        grad[r][1] = hn::MulAdd(gb, b, grad[r][1]);
       }
     }
   }
 };
 
-float SumGroups(const float* lanes) {
-  float sums[16];
-  for (int i = 0; i < 16; ++i) sums[i] = lanes[i] + lanes[16 + i];
-  return SumLanes16(sums);
-}
-
-// Adds elements [begin, begin + count) of rows first .. first + R-1 to their running sums.
-template <int R, bool kSquares, bool kGrad, class T>
-HWY_NOINLINE void DotTile(const AttnDots& call, int first, std::int64_t begin, std::int64_t count,
-                          float* carry) {
-  const T* rows[R];
-  for (int r = 0; r < R; ++r) rows[r] = static_cast<const T*>(call.rows[first + r]) + begin;
-  const float* q = call.query + begin;
-  const T* dh = kGrad ? static_cast<const T*>(call.grad) + begin : nullptr;
-  DotSums<R, kSquares, kGrad, T> sums;
-  sums.ForEach([&](VecF& v, std::size_t at) HWY_ATTR { v = hn::LoadU(TagF(), carry + at); });
-  for (std::int64_t units = count / 32; units > 0; --units) {
-    sums.Add(rows, q, dh);
-    for (int r = 0; r < R; ++r) rows[r] += kUnit;
-    q += kUnit;
-    if constexpr (kGrad) dh += kUnit;
-  }
-  if (const auto rest = static_cast<std::size_t>(count % 32); rest > 0) {
-    T padded[R][kUnit] = {};
-    T padded_dh[kUnit] = {};
-    for (int r = 0; r < R; ++r) {
-      std::memcpy(padded[r], rows[r], rest * sizeof(T));
-      rows[r] = padded[r];
+// Adds `count` elements, a multiple of 32, of R rows to their running sums.
+template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
+HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count, float* carry) {
+  const DotOperands<R, T> x = operands;
+  for (std::size_t p = 0; p < kParts; ++p) {
+    DotSums<R, kSquares, kGrad, T> sums;
+    sums.ForEach(carry, p, [](VecF& v, const float* at) HWY_ATTR { v = hn::LoadU(TagF(), at); });
+    for (std::int64_t k = 0; k < count; k += 32) {
+      for (int r = 0; kAhead && p == 0 && r < R; ++r) PrefetchUnit(x.ahead[r] + k);
+      sums.Add(x, k, p);
     }
-    if constexpr (kGrad) std::memcpy(padded_dh, dh, rest * sizeof(T));
-    sums.Add(rows, q, padded_dh);
+    sums.ForEach(carry, p, [](VecF& v, float* at) HWY_ATTR { hn::StoreU(v, TagF(), at); });
   }
-  sums.ForEach([&](VecF& v, std::size_t at) HWY_ATTR { hn::StoreU(v, TagF(), carry + at); });
 }
 
-template <bool kSquares, bool kGrad, class T>
+// Elements [begin, begin + count) of R rows from row `first`.
+template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
+HWY_INLINE void DotGroup(const AttnDots& call, int first, std::int64_t begin, std::int64_t count,
+                         float* carry) {
+  DotOperands<R, T> x;
+  for (int r = 0; r < R; ++r) x.rows[r] = static_cast<const T*>(call.rows[first + r]) + begin;
+  for (int r = 0; kAhead && r < R; ++r) {
+    x.ahead[r] = static_cast<const T*>(call.ahead[first + r]) + begin;
+  }
+  x.query = call.query + begin;
+  x.grad = kGrad ? static_cast<const T*>(call.grad) + begin : nullptr;
+  const std::int64_t whole = count / 32 * 32;
+  if (whole > 0) DotTile<R, kSquares, kGrad, kAhead>(x, whole, carry);
+  if (whole == count) return;
+  const std::size_t rest = static_cast<std::size_t>(count - whole) * sizeof(T);
+  T padded[R + 1][kUnit] = {};
+  for (int r = 0; r < R; ++r) {
+    std::memcpy(padded[r], x.rows[r] + whole, rest);
+    x.rows[r] = padded[r];
+  }
+  if (kGrad) std::memcpy(padded[R], x.grad + whole, rest);
+  x.grad = padded[R];
+  x.query += whole;
+  DotTile<R, kSquares, kGrad, false>(x, 32, carry);
+}
+
+template <bool kSquares, bool kGrad, bool kAhead, class T>
 void DotRows(const AttnDots& call) {
   HWY_ALIGN float local[kMaxSources * kAttnCarry];
   float* carry = call.carry;
@@ -144,15 +138,12 @@ void DotRows(const AttnDots& call) {
   }
   for (std::int64_t begin = 0; begin < call.d; begin += kDotChunk) {
     const std::int64_t count = std::min(kDotChunk, call.d - begin);
-    int l = 0;
-    for (; l + kDotRows <= call.count; l += kDotRows) {
-      DotTile<kDotRows, kSquares, kGrad, T>(call, l, begin, count, carry + l * kAttnCarry);
-    }
-    for (; l < call.count; ++l) {
-      DotTile<1, kSquares, kGrad, T>(call, l, begin, count, carry + l * kAttnCarry);
-    }
+    ForRowGroups<kDotRows>(call.count, [&](auto rows, int first) HWY_ATTR {
+      DotGroup<decltype(rows)::value, kSquares, kGrad, kAhead, T>(call, first, begin, count,
+                                                                  carry + first * kAttnCarry);
+    });
   }
-  for (int l = 0; l < call.count; ++l) {
+  for (int l = 0; call.out != nullptr && l < call.count; ++l) {
     const float* lanes = carry + l * kAttnCarry;
     call.out[l].squares = kSquares ? SumGroups(lanes) : 0.0f;
     call.out[l].query = SumGroups(lanes + 32);
@@ -160,18 +151,23 @@ void DotRows(const AttnDots& call) {
   }
 }
 
+template <bool kSquares, bool kGrad, class T>
+void DotsAhead(const AttnDots& call) {
+  return call.ahead != nullptr ? DotRows<kSquares, kGrad, true, T>(call)
+                               : DotRows<kSquares, kGrad, false, T>(call);
+}
+
 template <class T>
 void Dots(const AttnDots& call) {
   if (call.grad != nullptr) {
-    return call.squares ? DotRows<true, true, T>(call) : DotRows<false, true, T>(call);
+    return call.squares ? DotsAhead<true, true, T>(call) : DotsAhead<false, true, T>(call);
   }
-  return call.squares ? DotRows<true, false, T>(call) : DotRows<false, false, T>(call);
+  return call.squares ? DotsAhead<true, false, T>(call) : DotsAhead<false, false, T>(call);
 }
 
 // sum_l weights[l] * rows[l] over U units, which begin at element k.
 template <int U, class T>
 HWY_INLINE void SumUnits(const AttnSum& call, std::int64_t k, T* out) {
-  const Fetcher<T> fetcher(call.ahead);
   VecF acc[U][kParts][2];
   for (int u = 0; u < U; ++u) {
     for (std::size_t p = 0; p < kParts; ++p) acc[u][p][0] = acc[u][p][1] = ZeroF();
@@ -179,7 +175,6 @@ HWY_INLINE void SumUnits(const AttnSum& call, std::int64_t k, T* out) {
   for (int l = 0; l < call.count; ++l) {
     const T* row = static_cast<const T*>(call.rows[l]) + k;
     const VecF w = SetF(call.weights[l]);
-    for (int u = 0; u < U; ++u) fetcher.Unit(l, k + u * 32);
     for (int u = 0; u < U; ++u) {
       for (std::size_t p = 0; p < kParts; ++p) {
         VecF a, b;
@@ -217,7 +212,7 @@ void SumTail(const AttnSum& call, std::int64_t k, std::size_t rest, T* out) {
 
 template <class T>
 void Sum(const AttnSum& call) {
-  constexpr int kUnits = kParts == 1 ? 4 : 2;  // 8 sums in registers on AVX2, too
+  constexpr int kUnits = kParts == 1 ? 8 : 2;  // 16 sums in registers, 8 on AVX2
   constexpr std::int64_t kStep = kUnits * 32;
   HWY_ALIGN T buffer[kChunk];
   for (std::int64_t begin = 0; begin < call.d; begin += kChunk) {
@@ -234,78 +229,91 @@ void Sum(const AttnSum& call) {
   }
 }
 
-// One unit of R rows of the gradient; u is read and written once.
+// R rows of the gradient and what they are made of.
+template <int R, class T>
+struct GradOperands {
+  const T* rows[R];
+  const T* grad;
+  const float* query;
+  float* u;
+  T* out[R];
+  const float* alpha;  // [R]
+  const float* t;      // [R]
+  const float* c;      // [R]
+};
+
+// `count` elements, a multiple of 32; u is read and written once.
 template <int R, bool kNorm, class T>
-HWY_INLINE void GradUnit(const T* const* rows, const T* dh, const float* q, const VecF* alpha,
-                         const VecF* t, const VecF* c, float* u, T* const* out) {
-  for (std::size_t p = 0; p < kParts; ++p) {
-    VecF ga, gb;
-    LoadPart(dh, p, ga, gb);
-    const VecF qa = hn::LoadU(TagF(), q + p * kLanes);
-    const VecF qb = hn::LoadU(TagF(), q + 16 + p * kLanes);
-    VecF ua = hn::LoadU(TagF(), u + p * kLanes);
-    VecF ub = hn::LoadU(TagF(), u + 16 + p * kLanes);
-    for (int r = 0; r < R; ++r) {
-      VecF a, b;
-      LoadPart(rows[r], p, a, b);
-      ua = hn::MulAdd(t[r], a, ua);
-      ub = hn::MulAdd(t[r], b, ub);
-      VecF da = hn::Mul(t[r], qa);
-      VecF db = hn::Mul(t[r], qb);
-      if constexpr (kNorm) {
-        da = hn::NegMulAdd(c[r], a, da);
-        db = hn::NegMulAdd(c[r], b, db);
+HWY_NOINLINE void GradTile(const GradOperands<R, T>& operands, std::int64_t count) {
+  const GradOperands<R, T> x = operands;
+  VecF alpha[R], t[R], c[R];
+  for (int r = 0; r < R; ++r) {
+    alpha[r] = SetF(x.alpha[r]);
+    t[r] = SetF(x.t[r]);
+    c[r] = kNorm ? SetF(x.c[r]) : ZeroF();
+  }
+  for (std::int64_t k = 0; k < count; k += 32) {
+    for (std::size_t p = 0; p < kParts; ++p) {
+      VecF ga, gb;
+      LoadPart(x.grad + k, p, ga, gb);
+      const VecF qa = InRegister(hn::LoadU(TagF(), x.query + k + p * kLanes));
+      const VecF qb = InRegister(hn::LoadU(TagF(), x.query + k + 16 + p * kLanes));
+      float* u = x.u + k + p * kLanes;
+      VecF ua = hn::LoadU(TagF(), u);
+      VecF ub = hn::LoadU(TagF(), u + 16);
+      for (int r = 0; r < R; ++r) {
+        VecF a, b;
+        LoadPart(x.rows[r] + k, p, a, b);
+        ua = hn::MulAdd(t[r], a, ua);
+        ub = hn::MulAdd(t[r], b, ub);
+        VecF da = hn::Mul(t[r], qa);
+        VecF db = hn::Mul(t[r], qb);
+        if constexpr (kNorm) {
+          da = hn::NegMulAdd(c[r], a, da);
+          db = hn::NegMulAdd(c[r], b, db);
+        }
+        StorePartCleanNan(hn::MulAdd(alpha[r], ga, da), hn::MulAdd(alpha[r], gb, db), p,
+                          x.out[r] + k);
       }
-      StorePartCleanNan(hn::MulAdd(alpha[r], ga, da), hn::MulAdd(alpha[r], gb, db), p, out[r]);
+      hn::StoreU(ua, TagF(), u);
+      hn::StoreU(ub, TagF(), u + 16);
     }
-    hn::StoreU(ua, TagF(), u + p * kLanes);
-    hn::StoreU(ub, TagF(), u + 16 + p * kLanes);
   }
 }
 
-// Elements [begin, begin + count) of rows first .. first + R-1, through a buffer or not.
+// Elements [begin, begin + count) of R rows from row `first`, through a buffer or not.
 template <int R, bool kNorm, class T>
-HWY_INLINE void GradTile(const AttnGradRows& call, int first, std::int64_t begin,
-                         std::int64_t count, T (*buffer)[kChunk]) {
-  const Fetcher<T> fetcher(call.ahead);
-  VecF alpha[R], t[R], c[R];
-  const T* rows[R];
-  T* out[R];
+HWY_INLINE void GradGroup(const AttnGradRows& call, int first, std::int64_t begin,
+                          std::int64_t count, T (*buffer)[kChunk]) {
+  GradOperands<R, T> x;
   for (int r = 0; r < R; ++r) {
-    const int l = first + r;
-    alpha[r] = SetF(call.alpha[l]);
-    t[r] = SetF(call.t[l]);
-    c[r] = kNorm ? SetF(call.c[l]) : ZeroF();
-    rows[r] = static_cast<const T*>(call.rows[l]) + begin;
-    out[r] = call.streaming ? buffer[r] : static_cast<T*>(call.out[l]) + begin;
+    x.rows[r] = static_cast<const T*>(call.rows[first + r]) + begin;
+    x.out[r] = call.streaming ? buffer[r] : static_cast<T*>(call.out[first + r]) + begin;
   }
-  const T* dh = static_cast<const T*>(call.grad) + begin;
-  const float* q = call.query + begin;
-  float* u = call.u + begin;
-  for (std::int64_t k = 0; k + 32 <= count; k += 32) {
-    for (int r = 0; r < R; ++r) fetcher.Unit(first + r, begin + k);
-    GradUnit<R, kNorm>(rows, dh, q, alpha, t, c, u, out);
+  x.grad = static_cast<const T*>(call.grad) + begin;
+  x.query = call.query + begin;
+  x.u = call.u + begin;
+  x.alpha = call.alpha + first;
+  x.t = call.t + first;
+  x.c = kNorm ? call.c + first : nullptr;
+  const std::int64_t whole = count / 32 * 32;
+  if (whole > 0) GradTile<R, kNorm>(x, whole);
+  if (const std::size_t rest = static_cast<std::size_t>(count - whole) * sizeof(T); rest > 0) {
+    T padded[R + 1][kUnit] = {};
+    T results[R][kUnit];
+    T* out[R];
     for (int r = 0; r < R; ++r) {
-      rows[r] += kUnit;
-      out[r] += kUnit;
+      std::memcpy(padded[r], x.rows[r] + whole, rest);
+      x.rows[r] = padded[r];
+      out[r] = x.out[r] + whole;
+      x.out[r] = results[r];
     }
-    dh += kUnit;
-    q += kUnit;
-    u += kUnit;
-  }
-  if (const auto rest = static_cast<std::size_t>(count % 32); rest > 0) {
-    T padded[R][kUnit] = {};
-    T whole[R][kUnit];
-    T padded_dh[kUnit] = {};
-    T* whole_rows[R];
-    for (int r = 0; r < R; ++r) {
-      std::memcpy(padded[r], rows[r], rest * sizeof(T));
-      rows[r] = padded[r];
-      whole_rows[r] = whole[r];
-    }
-    std::memcpy(padded_dh, dh, rest * sizeof(T));
-    GradUnit<R, kNorm>(rows, padded_dh, q, alpha, t, c, u, whole_rows);
-    for (int r = 0; r < R; ++r) std::memcpy(out[r], whole[r], rest * sizeof(T));
+    std::memcpy(padded[R], x.grad + whole, rest);
+    x.grad = padded[R];
+    x.query += whole;
+    x.u += whole;
+    GradTile<R, kNorm>(x, 32);
+    for (int r = 0; r < R; ++r) std::memcpy(out[r], results[r], rest);
   }
   for (int r = 0; call.streaming && r < R; ++r) {
     StreamOut(buffer[r], static_cast<T*>(call.out[first + r]) + begin,
@@ -318,11 +326,9 @@ void GradChunks(const AttnGradRows& call) {
   HWY_ALIGN T buffer[kGradRows][kChunk];
   for (std::int64_t begin = 0; begin < call.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, call.d - begin);
-    int l = 0;
-    for (; l + kGradRows <= call.count; l += kGradRows) {
-      GradTile<kGradRows, kNorm>(call, l, begin, count, buffer);
-    }
-    for (; l < call.count; ++l) GradTile<1, kNorm>(call, l, begin, count, buffer);
+    ForRowGroups<kGradRows>(call.count, [&](auto rows, int first) HWY_ATTR {
+      GradGroup<decltype(rows)::value, kNorm>(call, first, begin, count, buffer);
+    });
   }
 }
 

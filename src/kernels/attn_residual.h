@@ -32,13 +32,6 @@ struct AttnRowSums {
 // Floats of running sums that a row keeps between the pieces of a token.
 inline constexpr int kAttnCarry = 3 * 32;
 
-// The next token's rows, which a kernel fetches into the cache at an even pace while it computes
-// from the cache, so that the memory is not idle.
-struct AttnAhead {
-  const void* const* rows = nullptr;
-  int quarters = 0;  // how much of them: 0 (nothing) to 4 (all)
-};
-
 struct AttnDots {
   const void* const* rows;  // [count][d]
   int count;
@@ -48,7 +41,8 @@ struct AttnDots {
   std::int64_t d;
   float* carry;      // null; or [count][kAttnCarry], zero before a token's first piece (all pieces
                      // but the last a multiple of 32 elements)
-  AttnRowSums* out;  // [count]; of the pieces so far
+  AttnRowSums* out;  // [count]; of the pieces so far; null: not wanted yet
+  const void* const* ahead = nullptr;  // null; or [count][d], fetched into the cache meanwhile
 };
 
 struct AttnSum {
@@ -58,7 +52,6 @@ struct AttnSum {
   std::int64_t d;
   void* out;       // [d] in the rows' dtype, overwritten
   bool streaming;  // non-temporal stores
-  AttnAhead ahead;
 };
 
 // dv_l = alpha_l dh + (t_l q - c_l v_l);  u += sum_l t_l v_l
@@ -74,7 +67,6 @@ struct AttnGradRows {
   float* u;          // packed [d], added to
   void* const* out;  // [count][d], overwritten
   bool streaming;
-  AttnAhead ahead;
 };
 
 struct AttnResidualKernels {

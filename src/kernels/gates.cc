@@ -7,10 +7,9 @@
 #define HWY_TARGET_INCLUDE "src/kernels/gates.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
-// After highway.h:
-#include <hwy/contrib/math/math-inl.h>
 
 #include "src/simd/dispatch.h"
+#include "src/simd/exp-inl.h"
 #include "src/simd/vec16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,12 +18,11 @@ namespace HWY_NAMESPACE {
 namespace {
 
 HWY_INLINE VecF Sigmoid1(VecF z) {
-  const TagF df;
-  // Highway's Exp answers 0 for NaN and needs arguments of at most 104. At -z = 100, exp is
-  // infinite in FP32 and the sigmoid 0, as it is beyond.
+  // Highway's Exp needs arguments of at most 104. At -z = 100, exp is infinite in FP32 and the
+  // sigmoid 0, as it is beyond. Min and Max may lose a NaN.
   const VecF minus = hn::Min(hn::Max(hn::Neg(z), SetF(-104.0f)), SetF(100.0f));
   const VecF one = SetF(1.0f);
-  const VecF s = hn::Div(one, hn::Add(one, hn::Exp(df, minus)));
+  const VecF s = hn::Div(one, hn::Add(one, ExpF(minus)));
   return hn::IfThenElse(hn::IsNaN(z), z, s);
 }
 

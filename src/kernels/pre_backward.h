@@ -79,6 +79,7 @@ class PreBackward {
   SigmoidFunction sigmoid_;
   TokenRows x_, grad_h_in_, grad_x_post_, grad_x_;
   bool dense_;
+  bool stream_;
   int threads_ = 1;
   std::int64_t blocks_;
   std::size_t slot_bytes_;

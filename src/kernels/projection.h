@@ -20,7 +20,7 @@ inline constexpr int kProjectionBlock = 512;  // elements of one stream
 inline constexpr int kProjectionTokens = 8;   // most tokens of one call
 
 // Copies a block of phi, times gamma where there is one (one rounding), into the order in which
-// the micro-kernel reads it: groups of three rows, [group][unit][row of the group][32 lanes].
+// the micro-kernel reads it: groups of three rows, [group][unit][lanes a, b][row of the group][16].
 struct PackProjection {
   const float* phi;  // row 0, first element of the block
   std::ptrdiff_t row_stride;
@@ -50,7 +50,8 @@ struct WeightedSum {
   const float* weights;  // [n], through CleanNan
   int n;
   std::int64_t d;
-  void* out;  // [d]
+  void* out;    // [d]
+  bool stream;  // out goes past the caches; it begins at a multiple of 64 bytes
 };
 
 struct ProjectionKernels {

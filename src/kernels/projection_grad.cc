@@ -200,16 +200,32 @@ void PackMix(const GradMix& a) {
   });
 }
 
+// Lines that Combine asks for meanwhile, one a step: element `offset` of rows[0 .. count-1]. All at
+// once they would fill the buffers that stores and other misses need.
+struct Fetch {
+  template <class T>
+  HWY_INLINE void Next(int step) const {
+    if (step >= count) return;
+    // To L2: what comes from memory holds a fill buffer of L1 for less long.
+    __builtin_prefetch(static_cast<const T*>(rows[step]) + offset, 0, 2);
+  }
+  const void* const* rows;
+  std::ptrdiff_t offset;
+  int count;
+};
+
 // acc[m] = sum over s ascending of coefficients[s][m] * rows[s], one part of lanes a and b.
-template <int M>
+template <int M, class T>
 HWY_INLINE void Combine(const float* HWY_RESTRICT coefficients, const float* HWY_RESTRICT rows,
-                        int count, std::size_t part, VecF* HWY_RESTRICT a, VecF* HWY_RESTRICT b) {
+                        int count, std::size_t part, const Fetch& fetch, VecF* HWY_RESTRICT a,
+                        VecF* HWY_RESTRICT b) {
   const TagF df;
   for (int m = 0; m < M; ++m) a[m] = b[m] = ZeroF();
   rows += part * kLanes;
   for (int s = 0; s < count; ++s, coefficients += M, rows += kUnit) {
-    const VecF ra = hn::LoadU(df, rows);
-    const VecF rb = hn::LoadU(df, rows + 16);
+    fetch.Next<T>(s);
+    const VecF ra = InRegister(hn::LoadU(df, rows));
+    const VecF rb = InRegister(hn::LoadU(df, rows + 16));
     for (int m = 0; m < M; ++m) {
       const VecF c = InRegister(SetF(coefficients[m]));
       a[m] = hn::MulAdd(c, ra, a[m]);
@@ -239,14 +255,16 @@ HWY_INLINE void WidenTokens(const void* const* rows, std::ptrdiff_t offset, int 
 // grad_x of M tokens, stream i, one unit at element k of the block.
 template <int M, class T>
 HWY_INLINE void GradXUnit(const GradUnits& a, int begin, int i, std::size_t k, const float* phi,
-                          const float* x, const float* g) {
+                          const float* x, const float* g, const Fetch& fetch) {
   const TagF df;
   const std::size_t count = std::min(kUnit, static_cast<std::size_t>(a.count) - k);
   const auto at = static_cast<std::ptrdiff_t>(k);
-  T parts[M][kUnit];
+  HWY_ALIGN T parts[M][kUnit];
+  const bool direct = count == kUnit && !a.stream;
   for (std::size_t part = 0; part < kParts; ++part) {
     VecF ua[M], ub[M];
-    Combine<M>(a.by_row + begin * a.rows, phi, a.rows, part, ua, ub);
+    Combine<M, T>(a.by_row + begin * a.rows, phi, a.rows, part,
+                  part == 0 ? fetch : Fetch{nullptr, 0, 0}, ua, ub);
     for (int m = 0; m < M; ++m) {
       const int t = begin + m;
       const std::size_t lane = static_cast<std::size_t>(t) * kUnit + part * kLanes;
@@ -269,22 +287,26 @@ HWY_INLINE void GradXUnit(const GradUnits& a, int begin, int i, std::size_t k, c
         vb = hn::Add(vb, pb);
       }
       T* out = static_cast<T*>(a.grad_x[t]) + i * a.grad_x_lane + at;
-      StorePartCleanNan(va, vb, part, count == kUnit ? out : parts[m]);
+      StorePartCleanNan(va, vb, part, direct ? out : parts[m]);
     }
   }
-  if (count == kUnit) return;
+  if (direct) return;
   for (int m = 0; m < M; ++m) {
     T* out = static_cast<T*>(a.grad_x[begin + m]) + i * a.grad_x_lane + at;
-    std::copy_n(parts[m], count, out);
+    if (count == kUnit) {
+      StreamUnit(parts[m], out);
+    } else {
+      std::copy_n(parts[m], count, out);
+    }
   }
 }
 
-template <int R>
+template <int R, class T>
 HWY_INLINE void GradPhiUnit(const GradUnits& a, int begin, const float* x, float* grad_phi) {
   const TagF df;
   for (std::size_t part = 0; part < kParts; ++part) {
     VecF sa[R], sb[R];
-    Combine<R>(a.by_token + begin * a.tokens, x, a.tokens, part, sa, sb);
+    Combine<R, T>(a.by_token + begin * a.tokens, x, a.tokens, part, Fetch{nullptr, 0, 0}, sa, sb);
     for (int r = 0; r < R; ++r) {
       float* to = grad_phi + static_cast<std::size_t>(begin + r) * kUnit + part * kLanes;
       hn::StoreU(hn::Add(hn::LoadU(df, to), sa[r]), df, to);
@@ -311,18 +333,17 @@ void Units(const GradUnits& a) {
           (k / kUnit * static_cast<std::size_t>(a.n) + static_cast<std::size_t>(i)) * row_floats;
       float* grad_phi = a.grad_phi + (phi - a.phi);
       ForGroups(a.tokens, [&](auto size, int begin) {
-        if (next != nullptr) {
-          for (int m = begin; m < begin + size; ++m) {
-            hwy::Prefetch(static_cast<const T*>(next[m]) + next_lane + k);
-          }
-        }
-        GradXUnit<decltype(size)::value, T>(a, begin, i, k, phi, wide.x + unit, wide.g + unit);
+        constexpr int kSize = decltype(size)::value;
+        const Fetch fetch{next + begin, next_lane + static_cast<std::ptrdiff_t>(k),
+                          next == nullptr ? 0 : kSize};
+        GradXUnit<kSize, T>(a, begin, i, k, phi, wide.x + unit, wide.g + unit, fetch);
       });
       ForGroups(a.rows, [&](auto size, int begin) {
-        GradPhiUnit<decltype(size)::value>(a, begin, wide.x + unit, grad_phi);
+        GradPhiUnit<decltype(size)::value, T>(a, begin, wide.x + unit, grad_phi);
       });
     }
   }
+  if (a.stream) hwy::FlushStream();
 }
 
 template <class T>

@@ -74,6 +74,7 @@ struct GradUnits {
   std::ptrdiff_t post_lane;
   void* const* grad_x;  // [tokens] like x, overwritten
   std::ptrdiff_t grad_x_lane;
+  bool stream;  // grad_x goes past the caches; all its rows begin at multiples of 64 bytes
   const void* const* next;  // [tokens] x of the next call, for prefetching, or null
   const float* by_row;      // of GradMix
   const float* by_token;

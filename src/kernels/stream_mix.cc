@@ -37,12 +37,6 @@ std::ptrdiff_t Ahead(std::int64_t begin, std::int64_t d, std::ptrdiff_t next_tok
 }
 
 template <class T>
-HWY_INLINE void PrefetchUnit(const T* unit) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(unit);
-  for (std::size_t k = 0; k < kUnit * sizeof(T); k += 64) hwy::Prefetch(bytes + k);
-}
-
-template <class T>
 const T* Row(const void* base, std::ptrdiff_t lane, int i) {
   return static_cast<const T*>(base) + lane * i;
 }
@@ -291,11 +285,13 @@ void FinishSums(const float* sums, int count, float* out) {
   for (int k = 0; k < count; ++k) out[k] = SumLanes16(sums + k * 16);
 }
 
+void CopyOut(const void* from, void* to, std::size_t bytes) { StreamOut(from, to, bytes); }
+
 void Flush() { hwy::FlushStream(); }
 
 template <int N, class T>
 StreamMixKernels Make(const char* name) {
-  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &Flush, name, kThisTarget};
+  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &CopyOut, &Flush, name, kThisTarget};
 }
 
 template <class T>

@@ -3,12 +3,12 @@
 #define ANABRANCH_SRC_OPS_PREPARE_H_
 
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "anabranch/context.h"
 #include "anabranch/plan.h"
+#include "src/core/caught.h"
 #include "src/core/plan_impl.h"
 
 namespace anabranch {
@@ -58,8 +58,8 @@ Status PreparePlan(const char* op, const Args& args, const TensorView& main, boo
     impl->info.shapes = shapes();
     *plan = Plan(std::move(impl));
     return Status();
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "");
+  } catch (...) {
+    return Caught();
   }
 }
 

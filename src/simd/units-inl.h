@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -30,7 +31,7 @@ inline constexpr bool kManyRegisters =
 // of each, and with 64-byte vectors that makes the two load ports the limit (projection on one
 // Sapphire Rapids core: 112 against 132 GF/s).
 HWY_INLINE VecF InRegister(VecF value) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   asm("" : "+v"(value.raw));
 #endif
   return value;
@@ -79,6 +80,17 @@ HWY_INLINE void WidenRow(const T* from, std::size_t count, float* to) {
   for (std::size_t part = 0; part < kParts; ++part) {
     LoadPart(tail, part, a, b);
     StorePart(a, b, part, to + k);
+  }
+}
+
+// Writes a unit past the caches, in whole 64-byte lines. Both addresses are multiples of 64; the
+// caller issues hwy::FlushStream() before others read.
+template <class T>
+HWY_INLINE void StreamUnit(const T* unit, T* to) {
+  const hn::CappedTag<std::uint8_t, 64> d;
+  const auto* from = reinterpret_cast<const std::uint8_t*>(unit);
+  for (std::size_t j = 0; j < kUnit * sizeof(T); j += hn::Lanes(d)) {
+    hn::Stream(hn::Load(d, from + j), d, reinterpret_cast<std::uint8_t*>(to) + j);
   }
 }
 

@@ -161,6 +161,13 @@ HWY_INLINE void LoadPart(const BFloat16* unit, std::size_t part, VecF& a, VecF& 
   b = hn::BitCast(TagF(), hn::And(words, hn::Set(du, 0xffff0000u)));
 }
 
+// Fetches a unit that will be read soon.
+template <class T>
+HWY_INLINE void PrefetchUnit(const T* unit) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(unit);
+  for (std::size_t k = 0; k < kUnit * sizeof(T); k += 64) hwy::Prefetch(bytes + k);
+}
+
 // Rounds once, to nearest even, and writes part `part` of the unit at `unit`.
 HWY_INLINE void StorePart(VecF a, VecF b, std::size_t part, float* unit) {
   hn::StoreU(a, TagF(), unit + part * kLanes);
@@ -183,12 +190,28 @@ HWY_INLINE void StorePart(VecF a, VecF b, std::size_t part, BFloat16* unit) {
   StoreWords(RoundToUpper16(a), RoundToUpper16(b), part, unit);
 }
 
+// Both roundings of a word at once, in 16-bit lanes: the upper halves plus the carry out of the
+// lower halves + 0x7fff + (upper half odd), which is the top bit of an average. Eight or nine
+// instructions a vector instead of ten or eleven one by one.
+HWY_INLINE void StoreWordsCleanNan(VecF a, VecF b, std::size_t part, BFloat16* unit) {
+  const TagU du;
+  const hn::Repartition<std::uint16_t, TagU> dh;
+  const VecU ua = hn::BitCast(du, a);
+  const VecU ub = hn::BitCast(du, b);
+  const auto upper = hn::OddEven(hn::BitCast(dh, ub), hn::BitCast(dh, hn::ShiftRight<16>(ua)));
+  const auto lower = hn::OddEven(hn::BitCast(dh, hn::ShiftLeft<16>(ub)), hn::BitCast(dh, ua));
+  const auto odd = hn::And(upper, hn::Set(dh, std::uint16_t{1}));
+  const auto half = hn::Or(odd, hn::Set(dh, std::uint16_t{0x7ffe}));
+  const auto carry = hn::ShiftRight<15>(hn::AverageRound(lower, half));
+  hn::StoreU(hn::Add(upper, carry), dh, reinterpret_cast<std::uint16_t*>(unit) + part * 2 * kLanes);
+}
+
 // StorePart for results of arithmetic whose FP32 inputs have no NaN but the processor's own
 // (CleanNan): the test for NaN, a third of the cost of a store, is left out.
 template <class T>
 HWY_INLINE void StorePartCleanNan(VecF a, VecF b, std::size_t part, T* unit) {
   if constexpr (std::is_same_v<T, BFloat16>) {
-    StoreWords(RoundToUpper16CleanNan(a), RoundToUpper16CleanNan(b), part, unit);
+    StoreWordsCleanNan(a, b, part, unit);
   } else {
     StorePart(a, b, part, unit);
   }

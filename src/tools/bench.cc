@@ -72,14 +72,36 @@ DType ParseDType(const std::string& name) {
   throw UsageError{"--dtype is \"" + name + "\", expected bf16, fp16 or fp32"};
 }
 
+// "T=512..65536,D=4096" means T=512, T=1024, ... T=65536.
+std::vector<std::string> ExpandRange(const std::string& shape) {
+  const std::size_t dots = shape.find("..");
+  if (dots == std::string::npos) return {shape};
+  const std::size_t key = shape.rfind('=', dots);
+  if (key == std::string::npos) return {shape};
+  const std::size_t end = std::min(shape.find(',', dots), shape.size());
+  const std::int64_t first = ParseNumber(shape.substr(key + 1, dots - key - 1), shape);
+  const std::int64_t last = ParseNumber(shape.substr(dots + 2, end - dots - 2), shape);
+  if (first < 1 || last < first || last > (std::int64_t{1} << 40)) {
+    throw UsageError{"--shape \"" + shape + "\": range " + std::to_string(first) + ".." +
+                     std::to_string(last) + ", expected for example T=512..65536"};
+  }
+  std::vector<std::string> shapes;
+  for (std::int64_t value = first; value <= last; value *= 2) {
+    shapes.push_back(shape.substr(0, key + 1) + std::to_string(value) + shape.substr(end));
+  }
+  return shapes;
+}
+
 // The cases that a request means for one operator pass.
 std::vector<Case> Cases(const OperatorEntry& entry, const BenchOptions& options) {
   std::vector<Case> cases;
   if (options.shapes.empty()) cases = entry.bench_cases;
-  for (const std::string& shape : options.shapes) {
-    Case c = entry.bench_cases.empty() ? Case() : entry.bench_cases.front();
-    ApplyShape(shape, &c);
-    cases.push_back(c);
+  for (const std::string& range : options.shapes) {
+    for (const std::string& shape : ExpandRange(range)) {
+      Case c = entry.bench_cases.empty() ? Case() : entry.bench_cases.front();
+      ApplyShape(shape, &c);
+      cases.push_back(c);
+    }
   }
   for (Case& c : cases) {
     c.dtype = ParseDType(options.dtype);
@@ -310,6 +332,12 @@ double PrintResult(const OperatorEntry& entry, const Case& c, const CaseBench& b
   return fraction;
 }
 
+// Share of the threads' time that is idle, in percent, if the last one of them does `most` of
+// `all`.
+double Idle(double all, double most, std::int64_t threads) {
+  return 100 * (1 - all / std::max(most * static_cast<double>(threads), 1.0));
+}
+
 // How the plan cuts its work for the context's threads, without running it.
 void PrintPlan(const OperatorEntry& entry, const Case& c, const Context& context) {
   std::vector<TensorView> views;
@@ -326,12 +354,18 @@ void PrintPlan(const OperatorEntry& entry, const Case& c, const Context& context
     throw UsageError{status.message()};
   }
   const PlanInfo& info = plan.info();
-  const std::int64_t rounds = (info.work_items + info.threads - 1) / std::max(info.threads, 1);
-  const double busy = static_cast<double>(info.work_items) /
-                      static_cast<double>(std::max<std::int64_t>(rounds * info.threads, 1));
+  const std::int64_t threads = std::max(info.threads, 1);
+  const std::int64_t rounds = (info.work_items + threads - 1) / threads;
   std::printf(
-      "%s  items a thread: at most %lld; imbalance if all items take the same time: %.1f %%\n\n",
-      plan.Describe().c_str(), static_cast<long long>(rounds), 100 * (1 - busy));
+      "%s  items a thread: at most %lld; imbalance if all items take the same time: %.1f %%\n",
+      plan.Describe().c_str(), static_cast<long long>(rounds),
+      Idle(static_cast<double>(info.work_items), static_cast<double>(rounds), threads));
+  // What no way of handing out whole tokens can avoid.
+  const std::int64_t tokens = c.tokens();
+  const std::int64_t most = (tokens + threads - 1) / threads;
+  std::printf("  no less with whole tokens, %lld on %lld threads: %.1f %%\n\n",
+              static_cast<long long>(tokens), static_cast<long long>(threads),
+              Idle(static_cast<double>(tokens), static_cast<double>(most), threads));
 }
 
 }  // namespace

@@ -18,25 +18,17 @@ struct Tally {
   bool ok = true;
 };
 
-// Case `k` depends on the seed, the operator's name and k only, so that it can be run alone.
-harness::Random CaseRandom(const OperatorEntry& entry, std::uint64_t seed, std::int64_t k) {
-  std::uint64_t hash = seed * 1000003u + static_cast<std::uint64_t>(k);
-  for (const char* c = entry.name; *c != '\0'; ++c) {
-    hash = hash * 31u + static_cast<unsigned char>(*c);
-  }
-  return harness::Random(hash);
-}
-
 void CheckOne(const OperatorEntry& entry, const CheckOptions& options, std::int64_t k,
               const std::vector<Target>& targets, Tally* tally, Progress* progress) {
   harness::Random random = CaseRandom(entry, options.seed, k);
   const Case c = harness::RandomCase(entry, random);
   const std::uint64_t values = random.Next();
   const int threads = options.threads > 0 ? options.threads : 1 + static_cast<int>(random.Below(4));
+  harness::CaseChecker checker(entry, c, values);
   for (Target target : targets) {
     Context context;
     context.set_target(target).set_threads(threads);
-    const harness::Verdict verdict = harness::CheckCase(entry, c, values, context);
+    const harness::Verdict verdict = checker.Check(context);
     ++tally->calls;
     tally->worst = std::max(tally->worst, verdict.worst);
     if (verdict.ok) continue;
@@ -71,7 +63,28 @@ Tally CheckOperator(const OperatorEntry& entry, const CheckOptions& options,
   }
 }
 
+// As tests/golden/digests.txt has it.
+int PrintDigests(const std::vector<const OperatorEntry*>& entries, Target target) {
+  for (const OperatorEntry* entry : entries) {
+    harness::Digest digest;
+    const Status status = harness::MakeDigest(*entry, target, &digest);
+    if (!status.ok()) throw UsageError{status.message()};
+    std::printf("%-28s %016llx %016llx\n", entry->name,
+                static_cast<unsigned long long>(digest.inputs),
+                static_cast<unsigned long long>(digest.outputs));
+  }
+  return 0;
+}
+
 }  // namespace
+
+harness::Random CaseRandom(const OperatorEntry& entry, std::uint64_t seed, std::int64_t k) {
+  std::uint64_t hash = seed * 1000003u + static_cast<std::uint64_t>(k);
+  for (const char* c = entry.name; *c != '\0'; ++c) {
+    hash = hash * 31u + static_cast<unsigned char>(*c);
+  }
+  return harness::Random(hash);
+}
 
 int Check(const CheckOptions& options) {
   std::vector<Target> targets = SupportedTargets();
@@ -89,6 +102,9 @@ int Check(const CheckOptions& options) {
   }
   DefaultTarget();  // the reference runs without a target by name: a wrong ANABRANCH_TARGET is a
                     // wrong request, no failed case
+  if (!options.write_cases.empty()) return WriteCases(entries, options);
+  if (options.digest)
+    return PrintDigests(entries, targets.size() == 1 ? targets[0] : DefaultTarget());
   bool ok = true;
   std::printf("%-28s %8s  %-28s\n", "operator", "calls", "worst error (1 = allowed)");
   for (const OperatorEntry* entry : entries) {

@@ -9,6 +9,7 @@
 
 #include "anabranch/context.h"
 #include "src/ops/catalog.h"
+#include "src/tools/harness/tensors.h"
 
 namespace anabranch::tools {
 
@@ -33,8 +34,17 @@ struct CheckOptions {
   double seconds = 0;        // > 0: as many cases as fit, an operator pass
   std::string target;        // empty: all that run here, or ANABRANCH_TARGET's
   int threads = 0;           // 0: random
+  bool digest = false;       // hashes of the bits of fixed calls, no checks
+  std::string write_cases;   // a folder: calls and their results as files, no checks
 };
 int Check(const CheckOptions& options);
+
+// What case `k` is made of: depends on the seed, the operator's name and k only, so that it can be
+// run alone.
+harness::Random CaseRandom(const OperatorEntry& entry, std::uint64_t seed, std::int64_t k);
+
+// Writes cases.json and data.bin, which docs/differential.md describes.
+int WriteCases(const std::vector<const OperatorEntry*>& entries, const CheckOptions& options);
 
 struct BenchOptions {
   std::vector<std::string> ops;     // empty: all

@@ -1,92 +1,15 @@
 // The anabranch program.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 
-#include "src/tools/commands.h"
-
-namespace {
-
-using namespace anabranch::tools;  // NOLINT(google-build-using-namespace): the program's own
-
-constexpr char kCheckExamples[] =
-    "\nExamples:\n"
-    "  anabranch check                              every operator, every target\n"
-    "  anabranch check mhc_post --cases 2000        more cases of one\n"
-    "  anabranch check mhc_post --seed 7 --case 31  one case again\n";
-
-constexpr char kBenchExamples[] =
-    "\nExamples:\n"
-    "  anabranch bench                                        every operator at its own shapes\n"
-    "  anabranch bench mhc_post --shape T=4096,D=4096,n=4 --dtype bf16 --threads 2 --json "
-    "out.json\n"
-    "  anabranch bench --plan --threads 64                    how the work would be cut\n";
-
-void AddCheck(CLI::App& app, CheckOptions* o) {
-  CLI::App* check =
-      app.add_subcommand("check", "Random awkward calls of operators against their definition");
-  check->add_option("op", o->ops, "Operators (default: all)");
-  check->add_option("--seed", o->seed, "Seed of the random cases")->capture_default_str();
-  check->add_option("--cases", o->cases, "Cases an operator pass")->capture_default_str();
-  check->add_option("--case", o->only, "Run this case alone")->check(CLI::NonNegativeNumber);
-  check->add_option("--seconds", o->seconds, "As many cases as fit, an operator pass");
-  check->add_option("--target", o->target,
-                    "One SIMD target (default: ANABRANCH_TARGET, or all that run here)");
-  check->add_option("--threads", o->threads, "Threads (default: random)");
-  check->footer(kCheckExamples);
-}
-
-void AddBench(CLI::App& app, BenchOptions* o) {
-  CLI::App* bench = app.add_subcommand("bench", "Speed against the roofs of this machine");
-  bench->add_option("op", o->ops, "Operators (default: all)");
-  bench->add_option("--shape", o->shapes, "T=4096,D=4096,n=4,L=9; may be repeated");
-  bench->add_option("--dtype", o->dtype, "bf16, fp16 or fp32")->capture_default_str();
-  bench->add_option("--pass", o->pass, "forward, backward or both")->capture_default_str();
-  bench->add_option("--target", o->target, "SIMD target (default: the best one)");
-  bench->add_option("--threads", o->threads, "Threads (default: all)");
-  bench->add_option("--repeat", o->repeat, "Measurements, of which the median counts")
-      ->capture_default_str();
-  bench->add_option("--min-time", o->min_time, "Go on measuring for so many seconds a line")
-      ->check(CLI::NonNegativeNumber);
-  bench->add_flag("--quick", o->quick, "Smaller shapes, fewer repeats");
-  bench->add_flag("--plan", o->plan, "Show how the work is cut, run nothing");
-  bench->add_option("--json", o->json, "Also write the results to this file");
-  bench->footer(kBenchExamples);
-}
-
-int Run(int argc, char** argv) {
-  CLI::App app("Fused residual-stream operators for Transformers: facts, checks, benchmarks",
-               "anabranch");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", ANABRANCH_VERSION);
-  app.footer("\nanabranch COMMAND --help tells more, with examples.");
-  InfoOptions info;
-  CheckOptions check;
-  BenchOptions bench;
-  CLI::App* info_command = app.add_subcommand("info", "Targets, caches, threads, operators");
-  info_command->add_flag("--json", info.json, "As JSON");
-  info_command->footer("\nExample:\n  anabranch info --json");
-  AddCheck(app, &check);
-  AddBench(app, &bench);
-  app.add_subcommand("support-table", "Markdown table of the operators, for the docs");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    throw UsageError{error.what()};
-  }
-  if (app.got_subcommand("info")) return Info(info);
-  if (app.got_subcommand("check")) return Check(check);
-  if (app.got_subcommand("bench")) return Bench(bench);
-  return SupportTable();
-}
-
-}  // namespace
+#include "src/tools/request.h"
 
 int main(int argc, char** argv) {
+  using anabranch::tools::ParseRequest;
+  using anabranch::tools::RunRequest;
   try {
-    return Run(argc, argv);
-  } catch (const UsageError& error) {
+    return RunRequest(ParseRequest(argc, argv));
+  } catch (const anabranch::tools::UsageError& error) {
     std::fprintf(stderr, "anabranch: error: %s\n", error.message.c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "anabranch: error: %s\n", error.what());

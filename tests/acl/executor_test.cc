@@ -111,6 +111,23 @@ TEST_F(ExecutorTest, WrongAddressCallsAreRefused) {
   EXPECT_EQ(out_.data, std::vector<float>(4 * kD, 11.0f));
 }
 
+// The names with a capital A are the same calls.
+TEST_F(ExecutorTest, CapitalNamesAreTheSameCalls) {
+  ASSERT_EQ(AclSetAclOpExecutorRepeatable(executor_), 0);
+  ASSERT_EQ(AclSetTensorAddr(executor_, 0, x_.tensor, x2_.data.data()), 0);
+  ASSERT_EQ(Run(), 0);
+  ASSERT_EQ(aclrtSynchronizeStream(nullptr), 0);
+  EXPECT_EQ(out_.data, std::vector<float>(4 * kD, 12.0f));
+  void* const data = x2_.data.data();
+  aclTensorList* list = aclCreateTensorList(nullptr, 0);
+  ExpectFailure(AclSetDynamicTensorAddr(executor_, 0, 0, list, data), 161002, {"relativeIndex"});
+  ExpectFailure(AclSetDynamicInputTensorAddr(executor_, 0, 0, list, data), 161002,
+                {"relativeIndex"});
+  ExpectFailure(AclSetDynamicOutputTensorAddr(executor_, 0, 0, list, data), 161002,
+                {"relativeIndex"});
+  EXPECT_EQ(aclDestroyTensorList(list), 0);
+}
+
 TEST_F(ExecutorTest, AConsumedExecutorNeverMeansANewerOne) {
   aclOpExecutor* first = nullptr;
   ASSERT_EQ(Make(&first), 0);

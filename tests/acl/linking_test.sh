@@ -12,11 +12,34 @@ build() {
     -L"$ASCEND_HOME_PATH/lib64" "$@" -ldl -o "$work/program"
   "$work/program"
 }
+names=(ascendcl acl_rt nnopbase opapi opapi_math opapi_nn opapi_transformer cust_opapi c_sec)
+# The usual line, turned round, every name alone, and all of them in two orders.
 build -lascendcl -lnnopbase -lopapi
 build -lopapi -lnnopbase -lascendcl
-build -lcust_opapi -lascendcl
-build -lascendcl -lnnopbase -lopapi_transformer -lopapi_nn -lopapi_math -lacl_rt -lc_sec
-build -lnnopbase
+for name in "${names[@]}"; do build "-l$name"; done
+build "${names[@]/#/-l}"
+mapfile -t reversed < <(printf -- '-l%s\n' "${names[@]}" | sort -r)
+build "${reversed[@]}"
+# Pairs: whatever two a project happens to name.
+for k in "${!names[@]}"; do
+  build "-l${names[$k]}" "-l${names[$(((k + 4) % ${#names[@]}))]}"
+done
+
+# A program that is linked with no name opens two plugins that are linked with different ones.
+plugin() {
+  g++ -std=c++11 -shared -fPIC "$here/plugin.cpp" -I"$ASCEND_HOME_PATH/include" \
+    -L"$ASCEND_HOME_PATH/lib64" "${@:2}" -o "$1"
+}
+plugin "$work/one.so" -lascendcl -lnnopbase -lopapi
+plugin "$work/two.so" -lcust_opapi -lacl_rt
+g++ -std=c++11 "$here/dlopen_program.cpp" -ldl -o "$work/dlopen"
+"$work/dlopen" "$work/one.so" "$work/two.so"
+"$work/dlopen" "$work/two.so" "$work/one.so"
+
+# Destruction in any order.
+g++ -std=c++11 "$here/destroy_program.cpp" -I"$ASCEND_HOME_PATH/include" \
+  -L"$ASCEND_HOME_PATH/lib64" -lascendcl -lnnopbase -lopapi -o "$work/destroy"
+"$work/destroy"
 
 # Every function that a header declares is there, and nothing else is.
 headers=$(find -L "$ASCEND_HOME_PATH/include" -name '*.h')

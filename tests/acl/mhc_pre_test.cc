@@ -283,6 +283,27 @@ TEST_F(AclnnMhcPre, BadArgumentsHaveTheirCodes) {
       161001, {"phi is null"});
 }
 
+// The square of a huge n, and its factorial, are never computed.
+TEST_F(AclnnMhcPre, HugeStreamsAreRefused) {
+  HostTensor<float> some({3}, ACL_FLOAT);
+  for (std::int64_t n : {std::int64_t{1} << 40, std::int64_t{1} << 62, std::int64_t{30}}) {
+    const std::int64_t x_sizes[] = {0, n, 1};
+    const std::int64_t res_sizes[] = {0, 24};
+    aclTensor* x =
+        aclCreateTensor(x_sizes, 3, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, x_sizes, 3, nullptr);
+    aclTensor* res =
+        aclCreateTensor(res_sizes, 2, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, res_sizes, 2, nullptr);
+    std::uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    ExpectFailure(
+        aclnnMhcPreGetWorkspaceSize(x, some.tensor, some.tensor, some.tensor, nullptr, 1e-6, 1e-6,
+                                    x, x, res, nullptr, nullptr, nullptr, &size, &executor),
+        161002, {"n (permutation form) is " + std::to_string(n)});
+    aclDestroyTensor(x);
+    aclDestroyTensor(res);
+  }
+}
+
 TEST(MhcPreProfileTest, Native) {
   EXPECT_EQ(Check(kPre, {.n = 16, .d = 3, .bf16 = false}), 0) << aclGetRecentErrMsg();
   EXPECT_EQ(Check(kPre, {.n = 5, .d = 3, .permutation = true}), 0) << aclGetRecentErrMsg();

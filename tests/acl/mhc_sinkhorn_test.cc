@@ -159,6 +159,36 @@ aclnnStatus ProfilePhaseOne(std::int64_t n, std::int64_t iters) {
   return status;
 }
 
+// Sizes whose products overflow on the way to being refused.
+TEST_F(AclnnMhcSinkhorn, HugeSizesAreRefused) {
+  Sinkhorn s(1);
+  for (std::int64_t iters :
+       {std::int64_t{-1}, INT64_MAX, std::int64_t{1} << 31, std::int64_t{1} << 40}) {
+    s.iters = iters;
+    ExpectFailure(s.PhaseOne(true), 161002, {"aclnnMhcSinkhorn", "expected"});
+  }
+  const auto empty = [&](std::vector<std::int64_t> sizes) {
+    return aclCreateTensor(sizes.data(), sizes.size(), ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND,
+                           sizes.data(), sizes.size(), nullptr);
+  };
+  // No elements, and an n whose square and next multiple of eight do not fit.
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{0, 1, INT64_MAX}, std::vector<std::int64_t>{0, 1, 1LL << 40},
+        std::vector<std::int64_t>{0, 1LL << 60, 4}}) {
+    aclTensor* x = empty(sizes);
+    ASSERT_NE(x, nullptr) << aclGetRecentErrMsg();
+    std::uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    ExpectFailure(aclnnMhcSinkhornGetWorkspaceSize(x, 1e-6f, 20, x, s.norm.tensor, s.sum.tensor,
+                                                   &size, &executor),
+                  161002, {"expected"});
+    ExpectFailure(aclnnMhcSinkhornBackwardGetWorkspaceSize(x, s.norm.tensor, s.sum.tensor, x, &size,
+                                                           &executor),
+                  161002, {"expected"});
+    aclDestroyTensor(x);
+  }
+}
+
 TEST_F(AclnnMhcSinkhorn, Profiles) {
   EXPECT_EQ(ProfilePhaseOne(5, 101), 0);
   for (const char* name : {"a2", "a3"}) {

@@ -55,6 +55,16 @@ TEST(AclTensorTest, ScalarsAndEmptyTensors) {
   EXPECT_EQ(aclDestroyTensor(nullptr), 0);
 }
 
+// Offsets and storages whose bytes do not fit 63 bits, also where nothing is read.
+TEST(AclTensorTest, NothingReachesBeyondMemory) {
+  float data[4];
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  EXPECT_EQ(Make({0, 4}, {}, kHuge, {0}, data), nullptr);
+  ExpectFailure(0, 0, {"aclCreateTensor", "2^63 bytes"});
+  EXPECT_EQ(Make({4}, {}, kHuge - 4, {kHuge}, data), nullptr);
+  ExpectFailure(0, 0, {"aclCreateTensor", "2^63 bytes"});
+}
+
 TEST(AclTensorTest, ListsOwnTheirMembers) {
   float data[4];
   const aclTensor* members[] = {Make({4}, {}, 0, {4}, data), Make({2}, {}, 0, {4}, data)};

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "anabranch/mhc.h"
+#include "src/core/parallel.h"
 #include "src/tools/harness/harness.h"
 
 namespace anabranch {
@@ -205,6 +209,79 @@ TEST(MhcPreTest, TokensDoNotDependOnTheirBatch) {
               << name << " " << part.specs[k].name << ", " << count << " tokens from " << begin;
         }
       }
+    }
+  }
+}
+
+// Random FP32 elements from `offset` floats past a 64-byte line on.
+struct Memory {
+  Memory(const Dims& sizes, std::size_t offset, Random* random)
+      : storage(static_cast<std::size_t>(NumElements(sizes)) + 32) {
+    for (std::size_t k = 0; random != nullptr && k < storage.size(); ++k) {
+      storage[k] = static_cast<float>(random->Uniform()) - 0.5f;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(storage.data());
+    const std::size_t to_line = (64 - address % 64) % 64 / sizeof(float);
+    view = TensorView(storage.data() + to_line + offset, DType::kFloat32, sizes);
+  }
+  std::vector<float> storage;
+  TensorView view;
+};
+
+// Large outputs are written past the caches where every row begins at a 64-byte line.
+TEST(MhcPreTest, StreamedOutputsHaveTheSameBits) {
+  const std::int64_t d = 1024, tokens = StreamingThreshold() / (d * 4) + 3;
+  Random random(3);
+  const Memory x({tokens, 1, d}, 0, &random), phi({3, d}, 0, &random), vector({3}, 0, &random);
+  const Memory grad_h_in({tokens, d}, 0, &random), grad_h_res({tokens, 1, 1}, 0, &random);
+  const Memory h_post({tokens, 1}, 0, nullptr), h_res({tokens, 1, 1}, 0, nullptr);
+  const Memory inv_rms({tokens}, 0, nullptr), h_mix({tokens, 3}, 0, nullptr);
+  const Memory h_pre({tokens, 1}, 0, nullptr), grad_phi({3, d}, 0, nullptr);
+  const Memory grad_alpha({3}, 0, nullptr), grad_bias({3}, 0, nullptr);
+  std::string h_in_bits, grad_x_bits;
+  for (const std::size_t offset : {0, 1}) {
+    const bool streams = offset == 0;
+    const Memory h_in({tokens, d}, offset, nullptr), grad_x({tokens, 1, d}, offset, nullptr);
+    MhcPreArgs a;
+    a.x = x.view;
+    a.phi = phi.view;
+    a.alpha = a.bias = vector.view;
+    a.h_in = h_in.view;
+    a.h_post = h_post.view;
+    a.h_res = h_res.view;
+    a.inv_rms = inv_rms.view;
+    a.h_mix = h_mix.view;
+    a.h_pre = h_pre.view;
+    MhcPreBackwardArgs b;
+    b.x = x.view;
+    b.phi = phi.view;
+    b.alpha = vector.view;
+    b.grad_h_in = grad_h_in.view;
+    b.grad_h_post = h_post.view;
+    b.grad_h_res = grad_h_res.view;
+    b.inv_rms = inv_rms.view;
+    b.h_mix = h_mix.view;
+    b.h_pre = h_pre.view;
+    b.h_post = h_post.view;
+    b.grad_x = grad_x.view;
+    b.grad_phi = grad_phi.view;
+    b.grad_alpha = grad_alpha.view;
+    b.grad_bias = grad_bias.view;
+    Plan plan;
+    Status status = Prepare(a, &plan);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(plan.info().streaming, streams);
+    ASSERT_TRUE(plan.Run().ok());
+    status = Prepare(b, &plan);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(plan.info().streaming, streams);
+    ASSERT_TRUE(plan.Run().ok());
+    if (streams) {
+      h_in_bits = Bits(h_in.view);
+      grad_x_bits = Bits(grad_x.view);
+    } else {
+      EXPECT_TRUE(h_in_bits == Bits(h_in.view));
+      EXPECT_TRUE(grad_x_bits == Bits(grad_x.view));
     }
   }
 }

@@ -230,6 +230,24 @@ class BenchTest(ProgramTest):
             self.assertEqual(len(imbalances), 2, result.stdout)
             for imbalance in imbalances:
                 self.assertLessEqual(float(imbalance), 5)
+            result = run("bench", "block_attn_res", "attn_res_prepare", "attn_res_merge", "--plan",
+                         "--threads", "64", "--shape", f"T={tokens},D=7168,n=4,L=9")
+            self.assert_fine(result)
+            self.assertEqual(len(re.findall(r"threads +64\n", result.stdout)), 6, result.stdout)
+            imbalances = re.findall(r"imbalance[^\n]*: ([0-9.]+) %", result.stdout)
+            self.assertEqual(len(imbalances), 6, result.stdout)
+            for imbalance in imbalances:
+                self.assertLessEqual(float(imbalance), 5)
+
+    def test_ranges_of_shapes(self):
+        result = run("bench", "mhc_post", "--plan", "--pass", "forward", "--shape",
+                     "T=512..2048,D=64,n=4")
+        self.assert_fine(result)
+        self.assertEqual(re.findall(r"x=\(1, (\d+),", result.stdout), ["512", "1024", "2048"])
+        for shape in ("T=8..4", "T=0..4", "T=1..", "T=1..x", "..4", "T=1..99999999999999"):
+            result = run("bench", "mhc_post", "--plan", "--shape", shape)
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
 
 
 if __name__ == "__main__":

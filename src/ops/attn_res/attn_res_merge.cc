@@ -52,13 +52,15 @@ class ForwardPlan final : public MergePlan {
     const bool dense = v_.dense() && h_.dense();
     const double bytes =
         static_cast<double>(d_) * (2.0 * static_cast<double>(DTypeSize(dtype_)) + 4.0);
-    const std::int64_t balanced = CeilDiv(tokens_, std::int64_t{8} * context.threads());
-    info.tile = std::clamp<std::int64_t>(static_cast<std::int64_t>(524288 / bytes), 1,
-                                         std::max<std::int64_t>(balanced, 1));
+    info.tile = TokensPerItem(context, tokens_, bytes);
     info.work_items = CeilDiv(tokens_, info.tile);
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
     info.kernel = dense ? "whole rows" : "staged pieces";
-    slot_bytes_ = vector_bytes_ + PieceBytes(v_) + CarryBytes(v_) + PieceBytes(h_);
+    info.streaming =
+        dense && static_cast<double>(DTypeSize(dtype_)) * static_cast<double>(tokens_ * d_) >
+                     static_cast<double>(StreamingThreshold());
+    slot_bytes_ =
+        (o_.stride1 == 1 ? 0 : vector_bytes_) + PieceBytes(v_) + CarryBytes(v_) + PieceBytes(h_);
     info.workspace_bytes = vector_bytes_ + slot_bytes_ * static_cast<std::size_t>(info.threads);
   }
 
@@ -69,19 +71,24 @@ class ForwardPlan final : public MergePlan {
       std::byte* scratch = workspace + vector_bytes_ + slot_bytes_ * static_cast<std::size_t>(slot);
       const std::int64_t end = std::min(tokens_, (item + 1) * info.tile);
       for (std::int64_t t = item * info.tile; t < end; ++t) RunToken(t, query, scratch);
+      if (info.streaming) kernels_.flush();
     });
   }
 
  private:
   void RunToken(std::int64_t t, const float* query, std::byte* scratch) const {
-    auto* o = reinterpret_cast<float*>(scratch);
-    std::byte* pieces = scratch + vector_bytes_;
+    std::byte* pieces = scratch;
     auto* carry = reinterpret_cast<float*>(pieces + PieceBytes(v_));
     std::byte* out_pieces = pieces + PieceBytes(v_) + CarryBytes(v_);
     AttnRowSums sums;
     Dots(v_, t, query, norm_, pieces, carry, &sums);
     const Weights weights = Weigh(t, sums.query / Rms(sums.squares));
-    PackO(t, o);
+    const auto* o = reinterpret_cast<const float*>(o_.Token(t));
+    if (o_.stride1 != 1) {
+      auto* staged = reinterpret_cast<float*>(out_pieces + PieceBytes(h_));
+      CopyStrided(staged, 1, o, o_.stride1, d_, sizeof(float));
+      o = staged;
+    }
     const bool whole = v_.dense() && h_.dense();
     for (std::int64_t begin = 0; begin < d_; begin += whole ? d_ : kAttnPiece) {
       const std::int64_t length = whole ? d_ : std::min(kAttnPiece, d_ - begin);
@@ -89,8 +96,8 @@ class ForwardPlan final : public MergePlan {
       void* out = nullptr;
       v_.Gather(t, begin, length, pieces, &row);
       h_.Open(t, begin, out_pieces, &out);
-      const float* vector = o + begin;
-      packed_.mix({&vector, &weights.old_part, 1, row, -weights.new_part, length, out});
+      query_.join(
+          {o + begin, weights.old_part, row, weights.new_part, length, out, info.streaming});
       h_.Scatter(t, begin, length, &out);
     }
   }
@@ -110,7 +117,7 @@ class BackwardPlan final : public MergePlan {
         grad_l_(a.grad_l, 0),
         grad_w_(a.grad_query),
         grad_gamma_(a.grad_rmsnorm_gamma),
-        chunks_(tokens_, kMostTokenChunks),
+        chunks_(tokens_),
         whole_(v_.dense() && grad_h_.dense() && grad_v_.dense()) {
     const double bytes =
         static_cast<double>(d_) * (3.0 * static_cast<double>(DTypeSize(dtype_)) + 8.0);
@@ -182,18 +189,8 @@ class BackwardPlan final : public MergePlan {
                  [&](const void* v, const void* dh, std::int64_t begin, std::int64_t length) {
                    void* out = nullptr;
                    grad_v_.Open(t, begin, pieces + 2 * piece_bytes_, &out);
-                   kernels_.grad_rows({&v,
-                                       dh,
-                                       query + begin,
-                                       &weights.new_part,
-                                       &step,
-                                       norm_ ? &back : nullptr,
-                                       1,
-                                       length,
-                                       u + begin,
-                                       &out,
-                                       false,
-                                       {}});
+                   kernels_.grad_rows({&v, dh, query + begin, &weights.new_part, &step,
+                                       norm_ ? &back : nullptr, 1, length, u + begin, &out, false});
                    grad_v_.Scatter(t, begin, length, &out);
                    packed_.sum_packed({&dh, &weights.old_part, 1, length, false, o + begin});
                  });

@@ -9,6 +9,9 @@
 namespace anabranch {
 namespace {
 
+// Elements of gradient rows that are computed for all rows before the next ones are.
+constexpr std::int64_t kMixPiece = 256;
+
 template <class Args>
 DType ActivationOf(const Args& a) {
   return a.blocks.empty() ? a.queries.dtype : a.blocks[0].dtype;
@@ -46,7 +49,7 @@ class PreparePlanBase : public TwoPhasePlan {
       w_.emplace_back(a.queries, s);
       gamma_.push_back(GammaOf(norm_ ? a.rmsnorm_gamma : TensorView(), s));
     }
-    info.kernel = sources_.dense() ? "query by query over a cached token" : "staged pieces";
+    info.kernel = sources_.dense() ? "tiles of queries over a cached token" : "staged pieces";
   }
 
   void PackQueries(float* packed) const {
@@ -69,14 +72,18 @@ class ForwardPlan final : public PreparePlanBase {
     const double bytes =
         static_cast<double>(d_) * (static_cast<double>(DTypeSize(dtype_)) * sources_.count() +
                                    4.0 * static_cast<double>(queries_));
-    const std::int64_t balanced = CeilDiv(tokens_, std::int64_t{8} * context.threads());
-    info.tile = std::clamp<std::int64_t>(static_cast<std::int64_t>(1048576 / bytes), 1,
-                                         std::max<std::int64_t>(balanced, 1));
+    info.tile = TokensPerItem(context, tokens_, bytes);
     info.work_items = CeilDiv(tokens_, info.tile);
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
-    slot_bytes_ = vector_bytes_ + PieceBytes(sources_) + CarryBytes(sources_);
-    info.workspace_bytes = vector_bytes_ * static_cast<std::size_t>(queries_) +
-                           slot_bytes_ * static_cast<std::size_t>(info.threads);
+    for (const Part& part : parts_) whole_ = whole_ && part.o.stride1 == 1;
+    info.streaming = whole_ && 4.0 * static_cast<double>(queries_ * tokens_ * d_) >
+                                   static_cast<double>(StreamingThreshold());
+    const auto queries = static_cast<std::size_t>(queries_);
+    scores_bytes_ = AlignUp(queries * static_cast<std::size_t>(sources_.count()) * sizeof(float));
+    slot_bytes_ = PieceBytes(sources_) + CarryBytes(sources_) + (1 + kQueryCarry) * scores_bytes_ +
+                  AlignUp(queries * sizeof(float*)) + (whole_ ? 0 : queries * vector_bytes_);
+    info.workspace_bytes =
+        vector_bytes_ * queries + slot_bytes_ * static_cast<std::size_t>(info.threads);
   }
 
   void Run(std::byte* workspace, const Context& context) const override {
@@ -84,41 +91,87 @@ class ForwardPlan final : public PreparePlanBase {
     std::byte* slots = workspace + vector_bytes_ * static_cast<std::size_t>(queries_);
     PackQueries(queries);
     ForEachItem(context, info.threads, info.work_items, [&](int slot, std::int64_t item) {
-      std::byte* scratch = slots + slot_bytes_ * static_cast<std::size_t>(slot);
+      const Scratch scratch = Cut(slots + slot_bytes_ * static_cast<std::size_t>(slot));
       const std::int64_t end = std::min(tokens_, (item + 1) * info.tile);
       for (std::int64_t t = item * info.tile; t < end; ++t) RunToken(t, queries, scratch);
+      if (info.streaming) kernels_.flush();
     });
   }
 
  private:
-  void RunToken(std::int64_t t, const float* queries, std::byte* scratch) const {
+  // Parts of a slot's scratch.
+  struct Scratch {
+    std::byte* pieces;
+    float* carry;
+    float* p;            // [S][L]
+    float* query_carry;  // [S][L][kQueryCarry]
+    float** o;           // [S]
+    float* staged;       // [S][D] of outputs that are not dense along D
+  };
+
+  Scratch Cut(std::byte* at) const {
+    Scratch x;
+    x.pieces = at;
+    at += PieceBytes(sources_);
+    x.carry = reinterpret_cast<float*>(at);
+    at += CarryBytes(sources_);
+    x.p = reinterpret_cast<float*>(at);
+    at += scores_bytes_;
+    x.query_carry = reinterpret_cast<float*>(at);
+    at += kQueryCarry * scores_bytes_;
+    x.o = reinterpret_cast<float**>(at);
+    at += AlignUp(static_cast<std::size_t>(queries_) * sizeof(float*));
+    x.staged = reinterpret_cast<float*>(at);
+    return x;
+  }
+
+  void RunToken(std::int64_t t, const float* queries, const Scratch& x) const {
+    Score(t, queries, x);
+    ForPieces(sources_, t, x.pieces,
+              [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
+                for (std::int64_t s = 0; s < queries_; ++s) {
+                  const Part& part = parts_[static_cast<std::size_t>(s)];
+                  x.o[s] = (whole_ ? reinterpret_cast<float*>(part.o.Token(t))
+                                   : x.staged + s * vector_floats()) +
+                           begin;
+                }
+                query_.sums({rows, sources_.count(), x.p, queries_, length, x.o, info.streaming});
+              });
+    for (std::int64_t s = 0; !whole_ && s < queries_; ++s) {
+      const Part& part = parts_[static_cast<std::size_t>(s)];
+      CopyStrided(part.o.Token(t), part.o.stride1, x.staged + s * vector_floats(), 1, d_,
+                  sizeof(float));
+    }
+  }
+
+  // m, l, and the weights x.p of all queries.
+  void Score(std::int64_t t, const float* queries, const Scratch& x) const {
     const int count = sources_.count();
-    auto* o = reinterpret_cast<float*>(scratch);
-    std::byte* pieces = scratch + vector_bytes_;
-    auto* carry = reinterpret_cast<float*>(pieces + PieceBytes(sources_));
     AttnRowSums sums[kMaxSources];
     float rms[kMaxSources];
-    float p[kMaxSources];
+    Dots(sources_, t, queries, norm_, x.pieces, x.carry, sums);
+    for (int l = 0; l < count; ++l) rms[l] = Rms(sums[l].squares);
+    std::fill_n(x.query_carry, queries_ * count * kQueryCarry, 0.0f);
+    ForPieces(sources_, t, x.pieces,
+              [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
+                query_.dots({rows, count, queries + begin, vector_floats(), queries_, length,
+                             x.query_carry, begin + length == d_ ? x.p : nullptr});
+              });
     for (std::int64_t s = 0; s < queries_; ++s) {
       const Part& part = parts_[static_cast<std::size_t>(s)];
-      Dots(sources_, t, queries + s * vector_floats(), norm_ && s == 0, pieces, carry, sums);
-      for (int l = 0; l < count; ++l) {
-        if (s == 0) rms[l] = Rms(sums[l].squares);
-        p[l] = sums[l].query / rms[l];
-      }
+      float* p = x.p + s * count;
+      for (int l = 0; l < count; ++l) p[l] /= rms[l];
       const float largest = count > 0 ? *std::max_element(p, p + count) : -FLT_MAX;
       kernels_.exp_minus(p, largest, count, p);
       float sum = 0;
       for (int l = 0; l < count; ++l) sum += p[l];
       part.m.At<float>(t) = largest;
       part.l.At<float>(t) = sum;
-      SumRows(sources_, t, p, false, pieces, o);
-      if (count == 0) std::fill_n(o, vector_floats(), 0.0f);
-      UnpackRow(o, d_, dtype_, reinterpret_cast<float*>(part.o.Token(t)), part.o.stride1);
     }
   }
 
-  std::size_t slot_bytes_ = 0;
+  bool whole_ = true;
+  std::size_t scores_bytes_ = 0, slot_bytes_ = 0;
 };
 
 class BackwardPlan final : public PreparePlanBase {
@@ -126,7 +179,7 @@ class BackwardPlan final : public PreparePlanBase {
   BackwardPlan(const AttnResPrepareBackwardArgs& a, Target target, const Context& context)
       : PreparePlanBase(a, a.grad_o, a.grad_m, a.grad_l, target),
         grads_(a.grad_blocks, TensorView()),
-        chunks_(tokens_, std::max<std::int64_t>(8, kMostTokenChunks / queries_)),
+        chunks_(tokens_),
         shared_gamma_(a.rmsnorm_gamma.defined() &&
                       (a.rmsnorm_gamma.rank() == 1 || a.rmsnorm_gamma.sizes[0] == 1)) {
     for (std::int64_t s = 0; s < queries_; ++s) {
@@ -144,8 +197,8 @@ class BackwardPlan final : public PreparePlanBase {
     const auto count = static_cast<std::size_t>(sources_.count());
     weight_bytes_ = AlignUp(count * (2 * queries + 1) * sizeof(float));
     mix_bytes_ = AlignUp(2 * queries * sizeof(float)) + AlignUp(2 * queries * sizeof(float*));
-    slot_bytes_ = vector_bytes_ * queries + weight_bytes_ + mix_bytes_ + PieceBytes(sources_) +
-                  CarryBytes(sources_) + PieceBytes(grads_);
+    slot_bytes_ = vector_bytes_ * queries + weight_bytes_ + query_carry_bytes() + mix_bytes_ +
+                  PieceBytes(sources_) + CarryBytes(sources_) + PieceBytes(grads_);
     info.workspace_bytes = vector_bytes_ * queries * static_cast<std::size_t>(1 + chunks_.count) +
                            shared_bytes() + slot_bytes_ * static_cast<std::size_t>(info.threads);
   }
@@ -174,6 +227,10 @@ class BackwardPlan final : public PreparePlanBase {
 
  private:
   std::size_t shared_bytes() const { return shared_gamma_ ? 2 * vector_bytes_ : 0; }
+  std::size_t query_carry_bytes() const {
+    return AlignUp(static_cast<std::size_t>(queries_ * sources_.count()) * kQueryCarry *
+                   sizeof(float));
+  }
 
   // Parts of a slot's scratch.
   struct Scratch {
@@ -181,6 +238,7 @@ class BackwardPlan final : public PreparePlanBase {
     float* p;               // [S][L]
     float* t;               // [S][L]
     float* c;               // [L], summed over queries
+    float* query_carry;     // [S][L][kQueryCarry]
     float* mix_weights;     // [2 S]
     const float** vectors;  // [2 S]
     std::byte* pieces;
@@ -200,6 +258,7 @@ class BackwardPlan final : public PreparePlanBase {
     x.p = reinterpret_cast<float*>(take(weight_bytes_));
     x.t = x.p + queries_ * count;
     x.c = x.t + queries_ * count;
+    x.query_carry = reinterpret_cast<float*>(take(query_carry_bytes()));
     x.mix_weights = reinterpret_cast<float*>(
         take(AlignUp(2 * static_cast<std::size_t>(queries_) * sizeof(float))));
     x.vectors = reinterpret_cast<const float**>(
@@ -210,26 +269,32 @@ class BackwardPlan final : public PreparePlanBase {
     return x;
   }
 
-  // The weights of query s in all gradient rows of a token.
-  void Weigh(std::int64_t t, std::int64_t s, const float* queries, const float* rms,
-             const Scratch& x) const {
+  // out[s][l] = vector s . row l, of packed vectors.
+  void DotAll(std::int64_t t, const float* vectors, const Scratch& x, float* out) const {
+    const int count = sources_.count();
+    std::fill_n(x.query_carry, queries_ * count * kQueryCarry, 0.0f);
+    ForPieces(sources_, t, x.pieces,
+              [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
+                query_.dots({rows, count, vectors + begin, vector_floats(), queries_, length,
+                             x.query_carry, begin + length == d_ ? out : nullptr});
+              });
+  }
+
+  // The weights of query s in all gradient rows of a token. x.p and x.t hold the rows' products
+  // with the query and with grad_o, and then the weights.
+  void Weigh(std::int64_t t, std::int64_t s, const float* rms, const Scratch& x) const {
     const int count = sources_.count();
     const Part& part = parts_[static_cast<std::size_t>(s)];
-    AttnRowSums sums[kMaxSources];
     float score[kMaxSources];
     float* p = x.p + s * count;
     float* weights = x.t + s * count;
-    float* grad_o = x.grad_o + s * vector_floats();
-    PackRow(reinterpret_cast<const float*>(part.o.Token(t)), part.o.stride1, d_, dtype_, grad_o);
-    Dots(sources_, t, queries + s * vector_floats(), false, x.pieces, x.carry, sums);
-    for (int l = 0; l < count; ++l) score[l] = sums[l].query / rms[l];
+    for (int l = 0; l < count; ++l) score[l] = p[l] / rms[l];
     const auto top = static_cast<int>(std::max_element(score, score + count) - score);
     kernels_.exp_minus(score, score[top], count, p);
-    Dots(sources_, t, grad_o, false, x.pieces, x.carry, sums);
     const float grad_l = part.l.At<float>(t);
     float sum = 0;
     for (int l = 0; l < count; ++l) {
-      weights[l] = p[l] * (sums[l].query + grad_l);
+      weights[l] = p[l] * (weights[l] + grad_l);
       sum += weights[l];
     }
     // The maximum moves with its source, and all weights with the maximum.
@@ -249,7 +314,14 @@ class BackwardPlan final : public PreparePlanBase {
     for (int l = 0; l < count; ++l) rms[l] = Rms(sums[l].squares);
     std::fill_n(x.c, count, 0.0f);
     for (std::int64_t s = 0; s < queries_; ++s) {
-      Weigh(t, s, queries, rms, x);
+      const TokenRows& o = parts_[static_cast<std::size_t>(s)].o;
+      PackRow(reinterpret_cast<const float*>(o.Token(t)), o.stride1, d_, dtype_,
+              x.grad_o + s * vector_floats());
+    }
+    DotAll(t, queries, x, x.p);
+    DotAll(t, x.grad_o, x, x.t);
+    for (std::int64_t s = 0; s < queries_; ++s) {
+      Weigh(t, s, rms, x);
       SumRows(sources_, t, x.t + s * count, true, x.pieces, u + s * vector_floats());
     }
     ForPieces(sources_, t, x.pieces,
@@ -267,8 +339,9 @@ class BackwardPlan final : public PreparePlanBase {
       x.vectors[2 * s] = x.grad_o + s * vector_floats() + begin;
       x.vectors[2 * s + 1] = queries + s * vector_floats() + begin;
     }
-    // The rows read may be whole while the rows written are staged: then piece by piece here.
-    const std::int64_t step = grads_.dense() ? length : std::min(length, kAttnPiece);
+    // Piece by piece, so that the 2 S vectors of a piece stay in cache for all rows; and the rows
+    // written may be staged while those read are whole.
+    const std::int64_t step = std::min(length, grads_.dense() ? kMixPiece : kAttnPiece);
     for (std::int64_t k = 0; k < length; k += step) {
       const std::int64_t piece = std::min(step, length - k);
       grads_.Open(t, begin + k, x.out_pieces, out);

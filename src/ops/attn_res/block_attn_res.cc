@@ -10,16 +10,12 @@
 #include "src/kernels/attn_residual.h"
 #include "src/ops/attn_res/attn_res.h"
 #include "src/ops/attn_res/params.h"
+#include "src/ops/attn_res/row_pipe.h"
 #include "src/ops/attn_res/sources.h"
 #include "src/ops/prepare.h"
 
 namespace anabranch {
 namespace {
-
-// Quarters of the next token that are fetched while the current one, in cache, is passed a second
-// time. Sapphire Rapids, one core, microseconds a token for 0, 1, 2, 3, 4: 9.1, 8.4, 8.4, 8.3, 8.7
-// (L = 9, D = 7168) and 19.4, 16.9, 17.0, 18.5, 19.0 (L = 66, D = 2048).
-constexpr int kAhead = 2;
 
 // A cache [*, L] or [*, L, 1].
 struct Cache {
@@ -61,6 +57,13 @@ class AttnPlan : public PlanImpl {
   double row_bytes() const {
     return static_cast<double>(d_) * static_cast<double>(DTypeSize(dtype_));
   }
+  // Element k of a row of the activations' dtype.
+  void* Element(void* row, std::int64_t k) const {
+    return static_cast<std::byte*>(row) + k * static_cast<std::int64_t>(DTypeSize(dtype_));
+  }
+  const void* Element(const void* row, std::int64_t k) const {
+    return static_cast<const std::byte*>(row) + k * static_cast<std::int64_t>(DTypeSize(dtype_));
+  }
   double token_bytes(int reads, int writes) const { return row_bytes() * (reads + writes); }
 
   float Rms(float squares) const {
@@ -87,21 +90,21 @@ class ForwardPlan final : public AttnPlan {
         h_(std::vector<TensorView>{a.h}, TensorView()),
         dense_(sources_.dense() && h_.dense()) {
     const double bytes = token_bytes(sources_.count(), 1);
-    // Large tiles: while one token is summed the next one is fetched, and the last one of a tile
-    // has no next. Small enough to balance.
-    const std::int64_t balanced = CeilDiv(tokens_, std::int64_t{8} * context.threads());
-    tile_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(4194304 / bytes), 1,
-                                     std::max<std::int64_t>(balanced, 1));
-    info.work_items = CeilDiv(tokens_, tile_);
+    // Items of nearly the same size, a multiple of the threads. Not too small: while one token is
+    // summed the next one is read, and the last one of an item has no next.
+    const std::int64_t threads = context.threads();
+    const auto largest = std::max<std::int64_t>(static_cast<std::int64_t>(4194304 / bytes), 1);
+    const std::int64_t rounds = std::max(CeilDiv(CeilDiv(tokens_, largest), threads),
+                                         std::min<std::int64_t>(tokens_ / (8 * threads), 8));
+    info.work_items = std::min(tokens_, rounds * threads);
+    info.tile = CeilDiv(tokens_, info.work_items);
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
-    info.tile = tile_;
     info.streaming = dense_ && row_bytes() * static_cast<double>(tokens_) >
                                    static_cast<double>(StreamingThreshold());
     info.kernel = dense_ ? "two passes over a cached token" : "staged pieces";
-    if (!dense_) {
-      carry_bytes_ = AlignUp(static_cast<std::size_t>(sources_.count()) * kAttnCarry * 4);
-      slot_bytes_ = carry_bytes_ + AlignUp(sources_.piece_bytes()) + AlignUp(h_.piece_bytes());
-    }
+    carry_bytes_ = AlignUp(static_cast<std::size_t>(sources_.count()) * kAttnCarry * 4);
+    slot_bytes_ = carry_bytes_;
+    if (!dense_) slot_bytes_ += AlignUp(sources_.piece_bytes()) + AlignUp(h_.piece_bytes());
     info.workspace_bytes = query_bytes_ + slot_bytes_ * static_cast<std::size_t>(info.threads);
   }
 
@@ -110,19 +113,24 @@ class ForwardPlan final : public AttnPlan {
     PackQuery(w_, gamma_, scale_, d_, dtype_, query);
     ForEachItem(context, info.threads, info.work_items, [&](int slot, std::int64_t item) {
       std::byte* scratch = workspace + query_bytes_ + slot_bytes_ * static_cast<std::size_t>(slot);
-      const std::int64_t end = std::min(tokens_, (item + 1) * tile_);
-      for (std::int64_t t = item * tile_; t < end; ++t) {
-        if (dense_) {
-          RunDense(t, t + 1 < end, query);
-        } else {
-          RunStaged(t, query, scratch);
-        }
+      const std::int64_t begin = Start(item);
+      const std::int64_t end = Start(item + 1);
+      if (dense_) {
+        RunDense(begin, end, query, reinterpret_cast<float*>(scratch));
+      } else {
+        for (std::int64_t t = begin; t < end; ++t) RunStaged(t, query, scratch);
       }
       if (info.streaming) kernels_.flush();
     });
   }
 
  private:
+  // First token of an item: the tokens are dealt out evenly.
+  std::int64_t Start(std::int64_t item) const {
+    const std::int64_t size = tokens_ / info.work_items;
+    return item * size + std::min(item, tokens_ % info.work_items);
+  }
+
   // Scores to weights, and the caches.
   void Weigh(std::int64_t t, const AttnRowSums* sums, float* alpha) const {
     const int count = sources_.count();
@@ -141,19 +149,29 @@ class ForwardPlan final : public AttnPlan {
     }
   }
 
-  void RunDense(std::int64_t t, bool has_next, const float* query) const {
+  // Sums token t while it scores token t + 1.
+  void RunDense(std::int64_t begin, std::int64_t end, const float* query, float* carry) const {
     const int count = sources_.count();
-    const void* rows[kMaxSources];
-    const void* next[kMaxSources];
+    RowPipe pipe(sources_, d_, begin, end);
     AttnRowSums sums[kMaxSources];
     float alpha[kMaxSources] = {};
-    void* out = nullptr;
-    sources_.Rows(t, rows);
-    if (has_next) sources_.Rows(t + 1, next);
-    h_.Rows(t, &out);
-    kernels_.dots({rows, count, query, nullptr, norm_, d_, nullptr, sums});
-    Weigh(t, sums, alpha);
-    kernels_.sum({rows, alpha, count, d_, out, info.streaming, {next, has_next ? kAhead : 0}});
+    for (std::int64_t t = begin - 1; t < end; ++t) {
+      void* out = nullptr;
+      if (t >= begin) h_.Rows(t, &out);
+      if (t + 1 < end) std::fill_n(carry, count * kAttnCarry, 0.0f);
+      for (std::int64_t k = 0; k < d_; k += kPipePiece) {
+        const std::int64_t length = std::min(kPipePiece, d_ - k);
+        if (t >= begin) {
+          kernels_.sum({pipe.Cached(k), alpha, count, length, Element(out, k), info.streaming});
+        }
+        if (t + 1 < end) {
+          kernels_.dots({pipe.Read(k), count, query + k, nullptr, norm_, length, carry,
+                         k + length == d_ ? sums : nullptr, pipe.Ahead(k)});
+        }
+      }
+      if (t + 1 < end) Weigh(t + 1, sums, alpha);
+      pipe.Advance();
+    }
   }
 
   void RunStaged(std::int64_t t, const float* query, std::byte* scratch) const {
@@ -176,14 +194,13 @@ class ForwardPlan final : public AttnPlan {
       void* out = nullptr;
       sources_.Gather(t, begin, length, pieces, rows);
       h_.Open(t, begin, out_piece, &out);
-      kernels_.sum({rows, alpha, count, length, out, false, {}});
+      kernels_.sum({rows, alpha, count, length, out, false});
       h_.Scatter(t, begin, length, &out);
     }
   }
 
   Sources h_;
   bool dense_;
-  std::int64_t tile_ = 1;
   std::size_t carry_bytes_ = 0, slot_bytes_ = 0;
 };
 
@@ -195,7 +212,7 @@ class BackwardPlan final : public AttnPlan {
         grads_(a.grad_blocks, a.grad_partial_block),
         grad_w_(a.grad_proj_weight),
         grad_gamma_(a.grad_rmsnorm_gamma),
-        chunks_(tokens_, kMostTokenChunks),
+        chunks_(tokens_),
         dense_(sources_.dense() && grad_h_.dense() && grads_.dense()) {
     const int count = sources_.count();
     const double bytes = token_bytes(count + 1, count) * static_cast<double>(tokens_);
@@ -205,10 +222,11 @@ class BackwardPlan final : public AttnPlan {
     info.streaming = dense_ && row_bytes() * count * static_cast<double>(tokens_) >
                                    static_cast<double>(StreamingThreshold());
     info.kernel = dense_ ? "two passes over a cached token" : "staged pieces";
+    carry_bytes_ = AlignUp(static_cast<std::size_t>(count) * kAttnCarry * 4);
+    slot_bytes_ = carry_bytes_;
     if (!dense_) {
-      carry_bytes_ = AlignUp(static_cast<std::size_t>(count) * kAttnCarry * 4);
-      slot_bytes_ = carry_bytes_ + AlignUp(sources_.piece_bytes()) + AlignUp(grads_.piece_bytes()) +
-                    AlignUp(grad_h_.piece_bytes());
+      slot_bytes_ += AlignUp(sources_.piece_bytes()) + AlignUp(grads_.piece_bytes()) +
+                     AlignUp(grad_h_.piece_bytes());
     }
     info.workspace_bytes = query_bytes_ * static_cast<std::size_t>(1 + chunks_.count) +
                            slot_bytes_ * static_cast<std::size_t>(info.threads);
@@ -225,12 +243,11 @@ class BackwardPlan final : public AttnPlan {
       std::byte* scratch = slots + slot_bytes_ * static_cast<std::size_t>(slot);
       std::fill_n(u, stride, 0.0f);
       const std::int64_t end = std::min(tokens_, (item + 1) * chunks_.size);
-      for (std::int64_t t = item * chunks_.size; t < end; ++t) {
-        if (dense_) {
-          RunDense(t, t + 1 < end, query, u);
-        } else {
-          RunStaged(t, query, u, scratch);
-        }
+      const std::int64_t begin = item * chunks_.size;
+      if (dense_) {
+        RunDense(begin, end, query, u, reinterpret_cast<float*>(scratch));
+      } else {
+        for (std::int64_t t = begin; t < end; ++t) RunStaged(t, query, u, scratch);
       }
       if (info.streaming) kernels_.flush();
     });
@@ -265,32 +282,40 @@ class BackwardPlan final : public AttnPlan {
     }
   }
 
-  void RunDense(std::int64_t t, bool has_next, const float* query, float* u) const {
+  // Writes the gradient of token t while it scores token t + 1.
+  void RunDense(std::int64_t begin, std::int64_t end, const float* query, float* u,
+                float* carry) const {
     const int count = sources_.count();
-    const void* rows[kMaxSources];
-    const void* next[kMaxSources];
-    void* out[kMaxSources];
-    const void* grad = nullptr;
+    RowPipe pipe(sources_, d_, begin, end);
     AttnRowSums sums[kMaxSources];
     Weights weights;
-    sources_.Rows(t, rows);
-    if (has_next) sources_.Rows(t + 1, next);
+    for (std::int64_t t = begin - 1; t < end; ++t) {
+      if (t + 1 < end) std::fill_n(carry, count * kAttnCarry, 0.0f);
+      for (std::int64_t k = 0; k < d_; k += kPipePiece) {
+        const std::int64_t length = std::min(kPipePiece, d_ - k);
+        if (t >= begin) WriteGradient(t, k, length, pipe.Cached(k), query, weights, u);
+        if (t + 1 < end) {
+          const void* grad = nullptr;
+          grad_h_.Rows(t + 1, &grad);
+          kernels_.dots({pipe.Read(k), count, query + k, Element(grad, k), want_squares(), length,
+                         carry, k + length == d_ ? sums : nullptr, pipe.Ahead(k)});
+        }
+      }
+      if (t + 1 < end) Weigh(t + 1, sums, &weights);
+      pipe.Advance();
+    }
+  }
+
+  void WriteGradient(std::int64_t t, std::int64_t k, std::int64_t length, const void* const* rows,
+                     const float* query, const Weights& weights, float* u) const {
+    const int count = sources_.count();
+    void* out[kMaxSources];
+    const void* grad = nullptr;
     grads_.Rows(t, out);
+    for (int l = 0; l < count; ++l) out[l] = Element(out[l], k);
     grad_h_.Rows(t, &grad);
-    kernels_.dots({rows, count, query, grad, want_squares(), d_, nullptr, sums});
-    Weigh(t, sums, &weights);
-    kernels_.grad_rows({rows,
-                        grad,
-                        query,
-                        weights.alpha,
-                        weights.t,
-                        norm_ ? weights.c : nullptr,
-                        count,
-                        d_,
-                        u,
-                        out,
-                        info.streaming,
-                        {next, has_next ? kAhead : 0}});
+    kernels_.grad_rows({rows, Element(grad, k), query + k, weights.alpha, weights.t,
+                        norm_ ? weights.c : nullptr, count, length, u + k, out, info.streaming});
   }
 
   void RunStaged(std::int64_t t, const float* query, float* u, std::byte* scratch) const {
@@ -317,18 +342,8 @@ class BackwardPlan final : public AttnPlan {
       sources_.Gather(t, begin, length, pieces, rows);
       grad_h_.Gather(t, begin, length, grad_piece, &grad);
       grads_.Open(t, begin, out_pieces, out);
-      kernels_.grad_rows({rows,
-                          grad,
-                          query + begin,
-                          weights.alpha,
-                          weights.t,
-                          norm_ ? weights.c : nullptr,
-                          count,
-                          length,
-                          u + begin,
-                          out,
-                          false,
-                          {}});
+      kernels_.grad_rows({rows, grad, query + begin, weights.alpha, weights.t,
+                          norm_ ? weights.c : nullptr, count, length, u + begin, out, false});
       grads_.Scatter(t, begin, length, out);
     }
   }

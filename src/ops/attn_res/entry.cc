@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "anabranch/block_attn_res.h"
+#include "src/core/caught.h"
 #include "src/kernels/attn_residual.h"
 #include "src/ops/attn_res/entry_reader.h"
 #include "src/ops/entries.h"
@@ -107,7 +108,7 @@ void ReadInputs(const Case& c, EntryReader* reader, Args* args) {
 }
 
 Status PrepareForward(const Case& c, std::span<const TensorView> t, Plan* plan,
-                      const Context& context) {
+                      const Context& context) try {
   BlockAttnResArgs args;
   EntryReader reader(t);
   ReadInputs(c, &reader, &args);
@@ -115,6 +116,8 @@ Status PrepareForward(const Case& c, std::span<const TensorView> t, Plan* plan,
   args.alpha_cache = reader.Next();
   if (FormOf(c).rms_cache) args.rms_cache = reader.Next();
   return Prepare(args, plan, context);
+} catch (...) {
+  return Caught();
 }
 
 std::vector<TensorSpec> BackwardTensors(const Case& c) {
@@ -153,7 +156,7 @@ std::vector<TensorSpec> BackwardTensors(const Case& c) {
 }
 
 Status PrepareBackward(const Case& c, std::span<const TensorView> t, Plan* plan,
-                       const Context& context) {
+                       const Context& context) try {
   BlockAttnResBackwardArgs args;
   EntryReader reader(t);
   ReadInputs(c, &reader, &args);
@@ -165,6 +168,8 @@ Status PrepareBackward(const Case& c, std::span<const TensorView> t, Plan* plan,
   args.grad_proj_weight = reader.Next();
   if (FormOf(c).gamma) args.grad_rmsnorm_gamma = reader.Next();
   return Prepare(args, plan, context);
+} catch (...) {
+  return Caught();
 }
 
 Cost MakeCost(const Case& c, int reads, int writes, double flops) {

@@ -3,6 +3,7 @@
 
 #include "anabranch/attn_res_two_phase.h"
 #include "anabranch/block_attn_res.h"
+#include "src/core/caught.h"
 #include "src/ops/attn_res/entry_reader.h"
 #include "src/ops/entries.h"
 
@@ -157,7 +158,7 @@ void ReadPrepare(const Case& c, EntryReader* reader, Args* args) {
 }
 
 Status PreparePrepare(const Case& c, std::span<const TensorView> t, Plan* plan,
-                      const Context& context) {
+                      const Context& context) try {
   AttnResPrepareArgs args;
   EntryReader reader(t);
   ReadPrepare(c, &reader, &args);
@@ -165,10 +166,12 @@ Status PreparePrepare(const Case& c, std::span<const TensorView> t, Plan* plan,
   args.m = reader.Next();
   args.l = reader.Next();
   return Prepare(args, plan, context);
+} catch (...) {
+  return Caught();
 }
 
 Status PreparePrepareBackward(const Case& c, std::span<const TensorView> t, Plan* plan,
-                              const Context& context) {
+                              const Context& context) try {
   AttnResPrepareBackwardArgs args;
   EntryReader reader(t);
   ReadPrepare(c, &reader, &args);
@@ -179,6 +182,8 @@ Status PreparePrepareBackward(const Case& c, std::span<const TensorView> t, Plan
   args.grad_queries = reader.Next();
   if (PrepareForm(c).gamma != Gamma::kNone) args.grad_rmsnorm_gamma = reader.Next();
   return Prepare(args, plan, context);
+} catch (...) {
+  return Caught();
 }
 
 // `half` and `wide` rows of D move a token: activations and FP32.
@@ -274,16 +279,18 @@ void ReadMerge(const Case& c, EntryReader* reader, Args* args) {
 }
 
 Status PrepareMerge(const Case& c, std::span<const TensorView> t, Plan* plan,
-                    const Context& context) {
+                    const Context& context) try {
   AttnResMergeArgs args;
   EntryReader reader(t);
   ReadMerge(c, &reader, &args);
   args.h = reader.Next();
   return Prepare(args, plan, context);
+} catch (...) {
+  return Caught();
 }
 
 Status PrepareMergeBackward(const Case& c, std::span<const TensorView> t, Plan* plan,
-                            const Context& context) {
+                            const Context& context) try {
   AttnResMergeBackwardArgs args;
   EntryReader reader(t);
   ReadMerge(c, &reader, &args);
@@ -295,6 +302,8 @@ Status PrepareMergeBackward(const Case& c, std::span<const TensorView> t, Plan* 
   args.grad_query = reader.Next();
   if (MergeForm(c).gamma != Gamma::kNone) args.grad_rmsnorm_gamma = reader.Next();
   return Prepare(args, plan, context);
+} catch (...) {
+  return Caught();
 }
 
 Cost MergeCost(const Case& c) { return MakeCost(c, Cost::Roof::kStream, 1, 1, 1, 0, 7); }

@@ -124,9 +124,9 @@ void StoreParamGrads(const ParamGrads& g, const float* u, std::int64_t d, DType 
   }
 }
 
-TokenChunks::TokenChunks(std::int64_t token_count, std::int64_t most)
+TokenChunks::TokenChunks(std::int64_t token_count)
     : tokens(token_count),
-      size(std::max<std::int64_t>(16, CeilDiv(token_count, most))),
+      size(std::max<std::int64_t>(8, CeilDiv(token_count, kMostTokenChunks))),
       count(CeilDiv(token_count, size)) {}
 
 void SumChunks(float* vectors, std::int64_t count, std::int64_t stride, std::int64_t length,

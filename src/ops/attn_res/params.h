@@ -50,8 +50,8 @@ void StoreParamGrads(const ParamGrads& grads, const float* u, std::int64_t d, DT
 // its tokens in order to a vector of its own, and the vectors are added in a fixed tree. So the
 // bits depend neither on threads nor on who computed what, and the memory not on the token count.
 struct TokenChunks {
-  // At most `most` chunks of at least 16 tokens.
-  TokenChunks(std::int64_t token_count, std::int64_t most);
+  // At most kMostTokenChunks chunks of at least 8 tokens: enough for 64 threads from 512 tokens on.
+  explicit TokenChunks(std::int64_t token_count);
   std::int64_t tokens;
   std::int64_t size;
   std::int64_t count;

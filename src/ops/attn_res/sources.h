@@ -24,6 +24,7 @@ class Sources {
 
   int count() const { return static_cast<int>(rows_.size()); }
   bool dense() const { return dense_; }
+  std::size_t element() const { return rows_.empty() ? 0 : rows_[0].element; }  // bytes
   // Scratch bytes of one piece of all rows.
   std::size_t piece_bytes() const;
 

@@ -10,6 +10,7 @@
 #include "src/core/plan_impl.h"
 #include "src/core/tokens.h"
 #include "src/kernels/attn_packed.h"
+#include "src/kernels/attn_queries.h"
 #include "src/kernels/attn_residual.h"
 #include "src/ops/attn_res/params.h"
 #include "src/ops/attn_res/sources.h"
@@ -25,6 +26,7 @@ class TwoPhasePlan : public PlanImpl {
         d_(d),
         kernels_(GetAttnResidualKernels(dtype, target)),
         packed_(GetAttnPackedKernels(dtype, target)),
+        query_(GetAttnQueryKernels(dtype, target)),
         scale_(static_cast<float>(a.scale)),
         eps_(static_cast<float>(a.rmsnorm_eps)),
         norm_(a.enable_rmsnorm),
@@ -63,15 +65,20 @@ class TwoPhasePlan : public PlanImpl {
     }
   }
 
-  // Sums of all rows of a token with `query`; `carry` is scratch of CarryBytes.
+  // Sums of all rows of a token with `query`; `carry` is scratch of CarryBytes. Rows that are dense
+  // are fetched for the next token meanwhile.
   void Dots(const Sources& sources, std::int64_t t, const float* query, bool squares,
             std::byte* scratch, float* carry, AttnRowSums* out) const {
     const int count = sources.count();
     float* keep = sources.dense() ? nullptr : carry;
     if (keep != nullptr) std::fill_n(keep, count * kAttnCarry, 0.0f);
+    const void* next[kMaxSources];
+    const bool fetch = sources.dense() && t + 1 < tokens_;
+    if (fetch) sources.Rows(t + 1, next);
     ForPieces(sources, t, scratch,
               [&](const void* const* rows, std::int64_t begin, std::int64_t length) {
-                kernels_.dots({rows, count, query + begin, nullptr, squares, length, keep, out});
+                kernels_.dots({rows, count, query + begin, nullptr, squares, length, keep, out,
+                               fetch ? next : nullptr});
               });
   }
   static std::size_t CarryBytes(const Sources& sources) {
@@ -93,6 +100,7 @@ class TwoPhasePlan : public PlanImpl {
   std::int64_t d_;
   AttnResidualKernels kernels_;
   AttnPackedKernels packed_;
+  AttnQueryKernels query_;
   float scale_, eps_;
   bool norm_;
   std::size_t vector_bytes_;

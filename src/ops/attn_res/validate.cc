@@ -1,4 +1,5 @@
 // Shape inference and checks of block_attn_res and its backward.
+#include "src/core/caught.h"
 #include "src/ops/attn_res/attn_res.h"
 #include "src/ops/attn_res/checks.h"
 
@@ -74,7 +75,7 @@ void RequireInputs(Checker& c, const BlockAttnResBackwardArgs& a) {
 
 }  // namespace
 
-Status InferBlockAttnRes(BlockAttnResArgs* a) {
+Status InferBlockAttnRes(BlockAttnResArgs* a) try {
   Checker c(kForward);
   CheckBlockList(c, a->blocks, 1);
   c.Required("proj_weight", a->proj_weight);
@@ -86,9 +87,11 @@ Status InferBlockAttnRes(BlockAttnResArgs* a) {
   if (!c.ok()) return c.status();
   SetOutput(&a->h, a->blocks[0].dtype, shape);
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferBlockAttnResBackward(BlockAttnResBackwardArgs* a) {
+Status InferBlockAttnResBackward(BlockAttnResBackwardArgs* a) try {
   Checker c(kBackward);
   RequireInputs(c, *a);
   CheckGradList(c, a->blocks, a->grad_blocks, true);
@@ -116,6 +119,8 @@ Status InferBlockAttnResBackward(BlockAttnResBackwardArgs* a) {
     SetOutput(&a->grad_rmsnorm_gamma, a->rmsnorm_gamma.dtype, a->rmsnorm_gamma.sizes);
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const BlockAttnResArgs& args) {

@@ -1,4 +1,5 @@
 // Shape inference and checks of attn_res_prepare, attn_res_merge and their backwards.
+#include "src/core/caught.h"
 #include "src/ops/attn_res/attn_res.h"
 #include "src/ops/attn_res/checks.h"
 
@@ -154,7 +155,7 @@ void CheckGammaGrad(Checker& c, const Args& a) {
 
 }  // namespace
 
-Status InferAttnResPrepare(AttnResPrepareArgs* a) {
+Status InferAttnResPrepare(AttnResPrepareArgs* a) try {
   Checker c(kPrepare);
   CheckBlockList(c, a->blocks, 0);
   c.Required("queries", a->queries);
@@ -170,9 +171,11 @@ Status InferAttnResPrepare(AttnResPrepareArgs* a) {
   SetOutput(&a->m, coefficient, leading);
   SetOutput(&a->l, coefficient, leading);
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferAttnResPrepareBackward(AttnResPrepareBackwardArgs* a) {
+Status InferAttnResPrepareBackward(AttnResPrepareBackwardArgs* a) try {
   Checker c(kPrepareBackward);
   c.Required("grad_o", a->grad_o);
   c.Required("grad_m", a->grad_m);
@@ -202,9 +205,11 @@ Status InferAttnResPrepareBackward(AttnResPrepareBackwardArgs* a) {
     SetOutput(&a->grad_rmsnorm_gamma, a->rmsnorm_gamma.dtype, a->rmsnorm_gamma.sizes);
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferAttnResMerge(AttnResMergeArgs* a) {
+Status InferAttnResMerge(AttnResMergeArgs* a) try {
   Checker c(kMerge);
   RequireMergeInputs(c, *a);
   CheckMergeTypes(c, *a);
@@ -215,9 +220,11 @@ Status InferAttnResMerge(AttnResMergeArgs* a) {
   if (!c.ok()) return c.status();
   SetOutput(&a->h, a->v.dtype, shape);
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferAttnResMergeBackward(AttnResMergeBackwardArgs* a) {
+Status InferAttnResMergeBackward(AttnResMergeBackwardArgs* a) try {
   Checker c(kMergeBackward);
   c.Required("grad_h", a->grad_h);
   RequireMergeInputs(c, *a);
@@ -252,6 +259,8 @@ Status InferAttnResMergeBackward(AttnResMergeBackwardArgs* a) {
     SetOutput(&a->grad_rmsnorm_gamma, a->rmsnorm_gamma.dtype, a->rmsnorm_gamma.sizes);
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const AttnResPrepareArgs& args) {

@@ -1,3 +1,4 @@
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/core/mhc_check.h"
 #include "src/ops/mhc_head/mhc_head.h"
@@ -11,7 +12,7 @@ constexpr Residual kForm = Residual::kNone;
 
 }  // namespace
 
-Status InferMhcHead(MhcHeadArgs* a) {
+Status InferMhcHead(MhcHeadArgs* a) try {
   Checker c(kForward);
   c.Required("x", a->x);
   c.Required("fn", a->fn);
@@ -31,7 +32,7 @@ Status InferMhcHead(MhcHeadArgs* a) {
   s.PerStream(c, "h_mix", a->h_mix);
   s.PerStream(c, "w", a->w);
   s.PerToken(c, "inv_rms", a->inv_rms);
-  s.Settle(kForm, false);
+  s.Settle(c, kForm, false);
   s.Phi(c, "fn", a->fn);
   s.Rows(c, "base", a->base);
   PreSizes::Alpha(c, "scale", a->scale, 1);
@@ -45,9 +46,11 @@ Status InferMhcHead(MhcHeadArgs* a) {
     SetOutput(&a->w, coefficient, Concat(s.tokens, {s.n}));
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcHeadBackward(MhcHeadBackwardArgs* a) {
+Status InferMhcHeadBackward(MhcHeadBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("grad_y", a->grad_y);
   c.Required("x", a->x);
@@ -73,7 +76,7 @@ Status InferMhcHeadBackward(MhcHeadBackwardArgs* a) {
   s.PerStream(c, "w", a->w);
   s.PerToken(c, "inv_rms", a->inv_rms);
   s.Streams(c, "grad_x", a->grad_x);
-  s.Settle(kForm, false);
+  s.Settle(c, kForm, false);
   s.Phi(c, "fn", a->fn);
   s.Phi(c, "grad_fn", a->grad_fn);
   s.Rows(c, "grad_base", a->grad_base);
@@ -87,6 +90,8 @@ Status InferMhcHeadBackward(MhcHeadBackwardArgs* a) {
   SetOutput(&a->grad_base, coefficient, {s.rows});
   SetOutput(&a->grad_scale, coefficient, {1});
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcHeadArgs& args) {

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/kernels/permutation.h"
 #include "src/ops/mhc_permutation/mhc_permutation.h"
@@ -45,7 +46,7 @@ std::int64_t StreamsOfPermutations(std::int64_t count) {
   return 0;
 }
 
-Status InferMhcPermutation(MhcPermutationArgs* a) {
+Status InferMhcPermutation(MhcPermutationArgs* a) try {
   Checker c(kForward);
   c.Required("logits", a->logits);
   SameDType(c, a->logits, {{"h_res", a->h_res}});
@@ -56,9 +57,11 @@ Status InferMhcPermutation(MhcPermutationArgs* a) {
   if (!c.ok()) return c.status();
   SetOutput(&a->h_res, a->logits.dtype, Concat(tokens, {n, n}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcPermutationBackward(MhcPermutationBackwardArgs* a) {
+Status InferMhcPermutationBackward(MhcPermutationBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("grad_h_res", a->grad_h_res);
   c.Required("logits", a->logits);
@@ -71,6 +74,8 @@ Status InferMhcPermutationBackward(MhcPermutationBackwardArgs* a) {
   if (!c.ok()) return c.status();
   SetOutput(&a->grad_logits, a->logits.dtype, Concat(tokens, count));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcPermutationArgs& args) {

@@ -1,3 +1,4 @@
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/kernels/stream_mix.h"
 #include "src/ops/mhc_post/mhc_post.h"
@@ -48,7 +49,7 @@ Sizes FromX(Checker& c, const TensorView& x) {
 
 }  // namespace
 
-Status InferMhcPost(MhcPostArgs* a) {
+Status InferMhcPost(MhcPostArgs* a) try {
   Checker c(kForward);
   c.Required("x", a->x);
   c.Required("h_out", a->h_out);
@@ -64,9 +65,11 @@ Status InferMhcPost(MhcPostArgs* a) {
   if (!c.ok()) return c.status();
   SetOutput(&a->y, a->x.dtype, Concat(s.tokens, {s.n, s.d}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcPostBackward(MhcPostBackwardArgs* a) {
+Status InferMhcPostBackward(MhcPostBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("grad_output", a->grad_output);
   c.Required("x", a->x);
@@ -97,6 +100,8 @@ Status InferMhcPostBackward(MhcPostBackwardArgs* a) {
   SetOutput(&a->grad_h_out, a->x.dtype, Concat(s.tokens, {s.d}));
   SetOutput(&a->grad_h_post, coefficient, Concat(s.tokens, {s.n}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcPostArgs& args) {

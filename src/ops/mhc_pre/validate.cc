@@ -1,3 +1,4 @@
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/core/mhc_check.h"
 #include "src/ops/mhc_pre/mhc_pre.h"
@@ -29,7 +30,7 @@ Dims ResidualDims(const PreSizes& s, Residual residual) {
 
 }  // namespace
 
-Status InferMhcPre(MhcPreArgs* a) {
+Status InferMhcPre(MhcPreArgs* a) try {
   Checker c(kForward);
   c.Required("x", a->x);
   c.Required("phi", a->phi);
@@ -56,7 +57,7 @@ Status InferMhcPre(MhcPreArgs* a) {
   s.PerStream(c, "h_pre", a->h_pre);
   s.PerToken(c, "inv_rms", a->inv_rms);
   s.Residuals(c, "h_res", a->h_res, a->residual);
-  s.Settle(a->residual);
+  s.Settle(c, a->residual);
   s.Phi(c, "phi", a->phi);
   PreSizes::Alpha(c, "alpha", a->alpha, AlphaEntries(a->residual));
   s.Rows(c, "bias", a->bias);
@@ -74,9 +75,11 @@ Status InferMhcPre(MhcPreArgs* a) {
     SetOutput(&a->h_pre, coefficient, Concat(s.tokens, {s.n}));
   }
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcPreBackward(MhcPreBackwardArgs* a) {
+Status InferMhcPreBackward(MhcPreBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("x", a->x);
   c.Required("phi", a->phi);
@@ -123,7 +126,7 @@ Status InferMhcPreBackward(MhcPreBackwardArgs* a) {
   s.Streams(c, "grad_x_post", a->grad_x_post);
   s.Streams(c, "grad_x", a->grad_x);
   s.Residuals(c, "grad_h_res", a->grad_h_res, a->residual);
-  s.Settle(a->residual);
+  s.Settle(c, a->residual);
   s.Phi(c, "phi", a->phi);
   s.Phi(c, "grad_phi", a->grad_phi);
   PreSizes::Alpha(c, "alpha", a->alpha, AlphaEntries(a->residual));
@@ -139,6 +142,8 @@ Status InferMhcPreBackward(MhcPreBackwardArgs* a) {
   SetOutput(&a->grad_bias, coefficient, {s.rows});
   if (a->gamma.defined()) SetOutput(&a->grad_gamma, coefficient, {s.n, s.d});
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcPreArgs& args) {

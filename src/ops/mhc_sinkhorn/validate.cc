@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/ops/mhc_sinkhorn/mhc_sinkhorn.h"
 
@@ -12,6 +13,14 @@ constexpr char kBackward[] = "mhc_sinkhorn_backward";
 // Keeps every size of a workspace below 2^63 bytes.
 constexpr std::int64_t kMaxIters = std::int64_t{1} << 40;
 
+// An attribute in 1..high: InRange would let kUnknown pass, which only sizes can be.
+void Attribute(Checker& c, const char* name, std::int64_t value, std::int64_t high) {
+  if (c.ok() && (value < 1 || value > high)) {
+    c.Invalid(std::string(name) + " is " + std::to_string(value) + ", expected 1.." +
+              std::to_string(high));
+  }
+}
+
 bool IsMatrixForm(const TensorView& t, std::int64_t n) {
   if (n == 0) return true;
   const auto fits = [n](std::int64_t size) { return size == n || size == kUnknown; };
@@ -21,7 +30,7 @@ bool IsMatrixForm(const TensorView& t, std::int64_t n) {
 // Leading dimensions of the tensor that everything else must match, and n.
 Dims FromMatrices(Checker& c, const char* name, const TensorView& t, std::int64_t given_n,
                   std::int64_t* n) {
-  if (given_n != 0) c.InRange("n", given_n, 1, kMaxSinkhornStreams);
+  if (given_n != 0) Attribute(c, "n", given_n, kMaxSinkhornStreams);
   c.Sane(name, t, given_n == 0 ? 2 : 1, given_n == 0 ? "[*, n, n]" : "[*, n, n] or [*, n*n]");
   if (!c.ok()) return Dims();
   *n = given_n == 0 ? kUnknown : given_n;
@@ -48,6 +57,7 @@ void CheckCache(Checker& c, const char* name, const TensorView& t, std::int64_t 
 
 void CheckCaches(Checker& c, const TensorView& sum_out, const TensorView& norm_out,
                  const MhcOptions& o, Dims* tokens, std::int64_t n) {
+  if (!c.ok()) return;  // num_iters may be anything
   const char* like = "the matrices and num_iters";
   CheckCache(c, "sum_out", sum_out, 2 * o.num_iters, tokens, {n}, like);
   CheckCache(c, "norm_out", norm_out, 2 * o.num_iters, tokens, {n, n}, like);
@@ -60,7 +70,7 @@ void BothOrNone(Checker& c, const TensorView& sum_out, const TensorView& norm_ou
 }
 
 void CheckOptions(Checker& c, const MhcOptions& o) {
-  c.InRange("num_iters", o.num_iters, 1, kMaxIters);
+  Attribute(c, "num_iters", o.num_iters, kMaxIters);
   c.NonNegative("eps", o.eps);
   if (!(o.clamp_low <= o.clamp_high)) {  // NaN too
     c.Invalid("clamp is [" + std::to_string(o.clamp_low) + ", " + std::to_string(o.clamp_high) +
@@ -80,7 +90,7 @@ void SameDType(Checker& c, const char* name, const TensorView& first,
 
 }  // namespace
 
-Status InferMhcSinkhorn(MhcSinkhornArgs* a) {
+Status InferMhcSinkhorn(MhcSinkhornArgs* a) try {
   Checker c(kForward);
   c.Required("logits", a->logits);
   BothOrNone(c, a->sum_out, a->norm_out);
@@ -96,9 +106,11 @@ Status InferMhcSinkhorn(MhcSinkhornArgs* a) {
   SetOutput(&a->h_res, a->logits.dtype,
             matrix ? Concat(tokens, {n, n}) : Concat(tokens, {n == kUnknown ? n : n * n}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
-Status InferMhcSinkhornBackward(MhcSinkhornBackwardArgs* a) {
+Status InferMhcSinkhornBackward(MhcSinkhornBackwardArgs* a) try {
   Checker c(kBackward);
   c.Required("grad_h_res", a->grad_h_res);
   BothOrNone(c, a->sum_out, a->norm_out);
@@ -119,6 +131,8 @@ Status InferMhcSinkhornBackward(MhcSinkhornBackwardArgs* a) {
   SetOutput(&a->grad_logits, a->grad_h_res.dtype,
             matrix ? Concat(tokens, {n, n}) : Concat(tokens, {n == kUnknown ? n : n * n}));
   return Status();
+} catch (...) {
+  return Caught();
 }
 
 Status Validate(const MhcSinkhornArgs& args) {

@@ -127,64 +127,6 @@ Verdict CompareOutputs(const CaseTensors& got, const CaseTensors& want) {
   return verdict;
 }
 
-Verdict CheckCase(const OperatorEntry& entry, const Case& c, std::uint64_t seed,
-                  const Context& context) {
-  Random random(seed);
-  CaseTensors tensors = Allocate(entry, c, Layout::kAwkward, random);
-  FillInputs(entry, c, tensors, random);
-  std::vector<std::vector<std::byte>> before;
-  for (const Buffer& buffer : tensors.buffers) before.push_back(buffer.storage);
-
-  Verdict verdict;
-  Status status = RunCase(entry, c, tensors, context);
-  if (!status.ok()) {
-    verdict.Fail(status.message());
-    return verdict;
-  }
-  CaseTensors want = InDouble(entry, c, tensors);
-  status = RunCase(
-      entry,
-      [&] {
-        Case d = c;
-        d.dtype = DType::kFloat64;
-        return d;
-      }(),
-      want, Context());
-  if (!status.ok()) {
-    verdict.Fail("reference: " + status.message());
-    return verdict;
-  }
-  verdict = CompareOutputs(tensors, want);
-
-  // Only elements of outputs may differ from the memory as it was.
-  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
-    Buffer& buffer = tensors.buffers[k];
-    std::vector<std::byte> now = buffer.storage;
-    if (tensors.specs[k].output) {
-      const std::byte* base = buffer.storage.data();
-      ForEachElement(buffer.view, [&](std::byte* p) {
-        std::memcpy(now.data() + (p - base), before[k].data() + (p - base),
-                    DTypeSize(buffer.view.dtype));
-      });
-    }
-    if (now != before[k])
-      verdict.Fail("memory outside the outputs changed at " + tensors.specs[k].name);
-  }
-
-  CaseTensors dense = Dense(entry, c, tensors);
-  Context one = context;
-  one.set_threads(1);
-  status = RunCase(entry, c, dense, one);
-  if (!status.ok()) verdict.Fail("dense copy: " + status.message());
-  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
-    if (!tensors.specs[k].output) continue;
-    if (Bits(tensors.buffers[k].view) != Bits(dense.buffers[k].view)) {
-      verdict.Fail(tensors.specs[k].name + " differs in bits from a dense copy of the call");
-    }
-  }
-  return verdict;
-}
-
 Verdict CheckGradient(const OperatorEntry& backward, const Case& given, std::uint64_t seed,
                       double tolerance) {
   const OperatorEntry& forward = *ForwardOf(backward);

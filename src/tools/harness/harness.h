@@ -35,8 +35,45 @@ Status RunCase(const OperatorEntry& entry, const Case& c, const CaseTensors& ten
 // same infinity.
 Verdict CompareOutputs(const CaseTensors& got, const CaseTensors& want);
 
-// One random awkward call, checked in every way: against the reference, nothing written outside the
-// outputs, inputs unchanged, and the bits of a dense copy of the call on one thread.
+// One call in an awkward layout, checked in every way, on as many targets as one likes.
+class CaseChecker {
+ public:
+  // Makes the tensors and runs the reference. `layout` is kAwkward but for tests of their own.
+  CaseChecker(const OperatorEntry& entry, const Case& c, std::uint64_t seed,
+              Layout layout = Layout::kAwkward);
+
+  // Runs the call on poisoned outputs and checks it: against the reference, nothing written outside
+  // the outputs, every output element written, inputs unchanged, the bits of a dense copy of the
+  // call on one thread, and among targets with FMA the bits of the one checked first.
+  Verdict Check(const Context& context);
+
+  // As they stand. After changing inputs call Recompute: the forward's caches and the reference.
+  const CaseTensors& tensors() const { return tensors_; }
+  void Recompute();
+
+ private:
+  void RunReference();
+  void CheckMemory(const std::vector<std::vector<std::byte>>& before, Verdict* verdict) const;
+  void CheckDenseCopy(const Context& context, Verdict* verdict) const;
+  void CheckOtherTargets(const Context& context, Verdict* verdict);
+
+  const OperatorEntry& entry_;
+  const Case case_;
+  CaseTensors tensors_;
+  CaseTensors want_;
+  Status reference_;
+  std::vector<std::string> fma_bits_;  // of the outputs, from the first target with FMA
+};
+
+// Hashes of the bits of a fixed series of calls: the same on every machine for every target with
+// FMA. That of the inputs tells a difference in making them from one in computing with them.
+struct Digest {
+  std::uint64_t inputs = 0xcbf29ce484222325u;
+  std::uint64_t outputs = 0xcbf29ce484222325u;
+};
+Status MakeDigest(const OperatorEntry& entry, Target target, Digest* digest);
+
+// CaseChecker for one context.
 Verdict CheckCase(const OperatorEntry& entry, const Case& c, std::uint64_t seed,
                   const Context& context);
 

@@ -1,9 +1,7 @@
 #include "src/tools/harness/tensors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <numbers>
 #include <stdexcept>
 
 namespace anabranch::harness {
@@ -22,8 +20,9 @@ std::int64_t Random::Below(std::int64_t bound) {
 double Random::Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
 
 double Random::Normal() {
-  const double radius = std::sqrt(-2 * std::log(1 - Uniform()));
-  return radius * std::cos(2 * std::numbers::pi * Uniform());
+  double sum = -6;
+  for (int k = 0; k < 12; ++k) sum += Uniform();
+  return sum;
 }
 
 void ForEachElement(const TensorView& view, const std::function<void(std::byte*)>& f) {
@@ -88,6 +87,11 @@ std::string Bits(const TensorView& view) {
   return bits;
 }
 
+void FillBytes(const TensorView& view, std::byte value) {
+  const std::size_t element = DTypeSize(view.dtype);
+  ForEachElement(view, [&](std::byte* p) { std::memset(p, std::to_integer<int>(value), element); });
+}
+
 namespace {
 
 // Strides of an awkward layout and the elements it spans.
@@ -114,23 +118,51 @@ Dims AwkwardStrides(const TensorSpec& spec, Random& random, std::int64_t* span) 
   return strides;
 }
 
-Buffer MakeBuffer(const TensorSpec& spec, Layout layout, Random& random) {
+// Dense but for one thing. `first_input`: of a forward.
+Dims NamedStrides(const TensorSpec& spec, Layout layout, bool first_input, std::int64_t* span) {
+  const int rank = spec.sizes.rank;
+  Dims strides = ContiguousStrides(spec.sizes);
+  if (layout == Layout::kPaddedRows && rank >= 2) {
+    Dims padded = spec.sizes;
+    padded[rank - 1] += 7;
+    strides = ContiguousStrides(padded);
+    *span = std::max<std::int64_t>(NumElements(padded), 1);
+  }
+  if (layout == Layout::kTransposed) {
+    std::int64_t stride = 1;
+    for (int i = 0; i < rank; ++i) {
+      strides[i] = stride;
+      stride *= std::max<std::int64_t>(spec.sizes[i], 1);
+    }
+  }
+  if (layout == Layout::kExpanded && !spec.output && spec.expandable) {
+    const bool gradient = !spec.gradient_of.empty();
+    for (int i = 0; i < rank; ++i) {
+      if (gradient || (first_input && i < 2 && rank > 2)) strides[i] = 0;
+    }
+  }
+  return strides;
+}
+
+Buffer MakeBuffer(const TensorSpec& spec, Layout layout, bool first_input, Random& random) {
   constexpr std::int64_t kPadding = 64;  // elements of poison on both sides
   std::int64_t span = std::max<std::int64_t>(NumElements(spec.sizes), 1);
-  std::int64_t shift = 0;
   Dims strides = ContiguousStrides(spec.sizes);
   if (layout == Layout::kAwkward) {
     strides = AwkwardStrides(spec, random, &span);
-    shift = random.Below(3) == 0 ? random.Below(17) : 0;
+  } else {
+    strides = NamedStrides(spec, layout, first_input, &span);
   }
   const auto element = static_cast<std::int64_t>(DTypeSize(spec.dtype));
   Buffer buffer;
-  buffer.storage.assign(static_cast<std::size_t>((span + shift + 2 * kPadding) * element + 64),
-                        std::byte{0xff});
-  auto address = reinterpret_cast<std::uintptr_t>(buffer.storage.data());
-  address = (address + 63) / 64 * 64;
-  auto* data = reinterpret_cast<std::byte*>(address) + (kPadding + shift) * element;
-  buffer.view = TensorView(data, spec.dtype, spec.sizes, strides);
+  buffer.memory = GuardedMemory(static_cast<std::size_t>((span + 2 * kPadding) * element));
+  std::int64_t offset = (kPadding + (layout == Layout::kOddOffset ? 1 : 0)) * element;
+  if (layout == Layout::kAwkward) {
+    const auto last = static_cast<std::int64_t>(buffer.memory.size()) - span * element;
+    const std::int64_t offsets[] = {0, last, last, (kPadding + random.Below(17)) * element};
+    offset = std::min(offsets[random.Below(4)], last);
+  }
+  buffer.view = TensorView(buffer.memory.data() + offset, spec.dtype, spec.sizes, strides);
   return buffer;
 }
 
@@ -153,7 +185,8 @@ CaseTensors Allocate(const OperatorEntry& entry, const Case& c, Layout layout, R
   CaseTensors tensors;
   tensors.specs = entry.tensors(c);
   for (const TensorSpec& spec : tensors.specs) {
-    tensors.buffers.push_back(MakeBuffer(spec, layout, random));
+    const bool first_input = tensors.buffers.empty() && ForwardOf(entry) == &entry;
+    tensors.buffers.push_back(MakeBuffer(spec, layout, first_input, random));
   }
   return tensors;
 }
@@ -176,25 +209,30 @@ CaseTensors CopyInputs(const OperatorEntry& entry, const Case& c, const CaseTens
 
 }  // namespace
 
-void FillInputs(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random) {
+bool IsCache(const OperatorEntry& entry, const Case& c, const TensorSpec& spec) {
   const OperatorEntry& forward = *ForwardOf(entry);
-  Case in_double = c;
-  in_double.dtype = DType::kFloat64;
-  const bool backward = &forward != &entry;
-  const std::vector<TensorSpec> forward_specs = forward.tensors(in_double);
-  bool has_caches = false;
+  return &forward != &entry && !spec.output && IsOutput(forward.tensors(c), spec.name);
+}
+
+void FillInputs(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random) {
   for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
     const TensorSpec& spec = tensors.specs[k];
-    if (spec.output) continue;
-    if (backward && IsOutput(forward_specs, spec.name)) {
-      has_caches = true;
-      continue;
-    }
+    if (spec.output || IsCache(entry, c, spec)) continue;
     ForEachElement(tensors.buffers[k].view, [&](std::byte* p) {
       WriteElement(p, spec.dtype, spec.mean + spec.scale * random.Normal());
     });
   }
-  if (!has_caches) return;
+  RefreshCaches(entry, c, tensors, random);
+}
+
+void RefreshCaches(const OperatorEntry& entry, const Case& c, CaseTensors& tensors,
+                   Random& random) {
+  const bool any = std::any_of(tensors.specs.begin(), tensors.specs.end(),
+                               [&](const TensorSpec& spec) { return IsCache(entry, c, spec); });
+  if (!any) return;
+  const OperatorEntry& forward = *ForwardOf(entry);
+  Case in_double = c;
+  in_double.dtype = DType::kFloat64;
   CaseTensors run = Allocate(forward, in_double, Layout::kDense, random);
   FillInputs(forward, in_double, run, random);
   for (const TensorSpec& spec : run.specs) {
@@ -208,9 +246,8 @@ void FillInputs(const OperatorEntry& entry, const Case& c, CaseTensors& tensors,
   if (status.ok()) status = plan.Run();
   if (!status.ok()) throw std::logic_error(status.message());
   for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
-    const TensorSpec& spec = tensors.specs[k];
-    if (spec.output || !IsOutput(forward_specs, spec.name)) continue;
-    WriteAll(tensors.buffers[k].view, ReadAll(run.View(spec.name)));
+    if (!IsCache(entry, c, tensors.specs[k])) continue;
+    WriteAll(tensors.buffers[k].view, ReadAll(run.View(tensors.specs[k].name)));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/ops/catalog.h"
+#include "src/tools/harness/guarded.h"
 
 namespace anabranch::harness {
 
@@ -19,7 +20,7 @@ class Random {
   std::uint64_t Next();
   std::int64_t Below(std::int64_t bound);  // uniform in [0, bound)
   double Uniform();                        // [0, 1)
-  double Normal();                         // N(0, 1)
+  double Normal();                         // nearly N(0, 1); sums only: the same bits everywhere
   template <class T>
   const T& Pick(const std::vector<T>& from) {
     return from[static_cast<std::size_t>(Below(static_cast<std::int64_t>(from.size())))];
@@ -31,13 +32,20 @@ class Random {
 
 enum class Layout {
   kDense,    // row-major, 64-byte aligned
-  kAwkward,  // any of: odd element offsets, padded rows, permuted dimensions, steps along the last
-             // dimension, expanded (0-stride) input dimensions
+  kAwkward,  // any of: padded rows, permuted dimensions, steps along the last dimension, expanded
+             // (0-stride) input dimensions; the first or the last byte touches a page without
+             // access, or the tensor lies at an odd element offset
+  // One thing at a time, for tests that name it:
+  kPaddedRows,  // rows longer than their contents
+  kOddOffset,   // dense, one element behind a 64-byte boundary
+  kTransposed,  // dimensions in reverse order in memory
+  kExpanded     // gradients that come in have stride 0 everywhere, as those of a sum; of a forward
+                // the first input is one token for all
 };
 
 // The memory of one tensor. Bytes outside the view's elements are 0xff (a NaN in every dtype).
 struct Buffer {
-  std::vector<std::byte> storage;
+  GuardedMemory memory;
   TensorView view;
 };
 
@@ -54,6 +62,9 @@ void WriteAll(const TensorView& view, const std::vector<double>& values);
 // The bytes of the elements in row-major order: equal bits give equal strings.
 std::string Bits(const TensorView& view);
 
+// Sets every byte of the elements.
+void FillBytes(const TensorView& view, std::byte value);
+
 // All tensor arguments of a call.
 struct CaseTensors {
   std::vector<TensorSpec> specs;
@@ -69,6 +80,12 @@ CaseTensors Allocate(const OperatorEntry& entry, const Case& c, Layout layout, R
 // Inputs: random values per spec; what a forward computes for its backward comes from the
 // forward's reference. Outputs stay poisoned.
 void FillInputs(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random);
+
+// Once more what a forward computes for its backward, after the other inputs were changed.
+void RefreshCaches(const OperatorEntry& entry, const Case& c, CaseTensors& tensors, Random& random);
+
+// The forward of this backward computes that input.
+bool IsCache(const OperatorEntry& entry, const Case& c, const TensorSpec& spec);
 
 // The same call in double precision, dense, with the same (already rounded) input values.
 CaseTensors InDouble(const OperatorEntry& entry, const Case& c, const CaseTensors& tensors);

@@ -1,0 +1,59 @@
+// Calls the aclnn operator of a table entry with the tensors of a case: what the tests of all
+// operators through the C face share. Nothing here allocates between Begin and End.
+#ifndef ANABRANCH_TESTS_ACL_CATALOG_CALL_H_
+#define ANABRANCH_TESTS_ACL_CATALOG_CALL_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "acl/acl.h"
+#include "aclnn/acl_meta.h"
+#include "aclnn/aclnn_base.h"
+#include "src/tools/harness/harness.h"
+
+namespace anabranch::acl_test {
+
+// One call from its tensors to its end. Every step stops at the first error; End destroys what
+// there is, in any state.
+class CatalogCall {
+ public:
+  CatalogCall(const OperatorEntry& entry, const Case& c, const harness::CaseTensors& tensors);
+  ~CatalogCall() { End(); }
+  CatalogCall(const CatalogCall&) = delete;
+  CatalogCall& operator=(const CatalogCall&) = delete;
+
+  // Passes that the C face has: all but the fusion of two of its calls, mhc_post_pre.
+  static std::vector<std::string> Names();
+
+  // The C face has this form of the operator (it has no clamp, for example).
+  static bool Exists(const OperatorEntry& entry, const Case& c);
+
+  // Tensors, lists, both phases, and the wait. 0 or the first error's code.
+  int Run(aclrtStream stream);
+  void End();
+
+  // For the table of calls: the tensor of that name or null, the list of names "name[0]", ...
+  aclTensor* T(std::string_view name) const;
+  const aclTensorList* List(std::string_view name) const;
+  const Case& c() const { return case_; }
+  bool norm() const { return norm_; }
+
+ private:
+  static constexpr std::size_t kMost = 320;  // tensors of a call
+  int CreateTensors();
+  int CreateLists();
+
+  const OperatorEntry& entry_;
+  const Case& case_;
+  const harness::CaseTensors& tensors_;
+  bool norm_ = true;
+  std::array<aclTensor*, kMost> handles_ = {};
+  std::array<aclTensorList*, 2> lists_ = {};  // blocks, grad_blocks
+  aclOpExecutor* executor_ = nullptr;
+  void* workspace_ = nullptr;
+};
+
+}  // namespace anabranch::acl_test
+
+#endif  // ANABRANCH_TESTS_ACL_CATALOG_CALL_H_

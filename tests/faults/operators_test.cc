@@ -1,0 +1,254 @@
+// What every operator does when the machine fails it: no memory, threads that throw, sizes that no
+// machine has, a fork, signals.
+#include <gtest/gtest.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <stdexcept>
+
+#include "src/tools/harness/harness.h"
+#include "tests/faults/allocation.h"
+
+namespace anabranch {
+namespace {
+
+using faults::FailingAllocations;
+using faults::LiveBlocks;
+using faults::Mode;
+using harness::Bits;
+using harness::CaseTensors;
+using harness::Layout;
+using harness::Random;
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const OperatorEntry& entry : Operators()) names.push_back(entry.name);
+  return names;
+}
+
+std::string OutputBits(const CaseTensors& tensors) {
+  std::string bits;
+  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
+    if (tensors.specs[k].output) bits += Bits(tensors.buffers[k].view);
+  }
+  return bits;
+}
+
+class EveryOperatorFails : public testing::TestWithParam<std::string> {
+ protected:
+  const OperatorEntry& entry() const { return *FindOperator(GetParam()); }
+
+  // A call of this size for the variant, filled in, or nothing if the operator has no such variant.
+  bool Make(int variant, std::int64_t tokens, std::int64_t hidden) {
+    case_ = Case();
+    case_.seq = tokens;
+    case_.n = 3;
+    case_.d = hidden;
+    case_.num_iters = 2;
+    case_.variant = variant;
+    if (!entry().supports(case_)) return false;
+    Random random(5);
+    tensors_ = Allocate(entry(), case_, Layout::kDense, random);
+    FillInputs(entry(), case_, tensors_, random);
+    views_ = tensors_.Views();
+    return true;
+  }
+
+  Status Call(const Context& context) {
+    Plan plan;
+    Status status = entry().prepare(case_, views_, &plan, context);
+    if (!status.ok()) return status;
+    return plan.Run(context);
+  }
+
+  Case case_;
+  CaseTensors tensors_;
+  std::vector<TensorView> views_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, EveryOperatorFails, testing::ValuesIn(Names()),
+                         [](const auto& param_info) { return param_info.param; });
+
+// The k-th allocation of a call fails, for every k: the call says kOutOfMemory, or did without that
+// memory and is right. Nothing is left allocated.
+TEST_P(EveryOperatorFails, SaysSoWhenAnAllocationFails) {
+  for (std::size_t v = 0; v < entry().variants.size(); ++v) {
+    if (!Make(static_cast<int>(v), 3, 20)) continue;
+    const Context context;
+    ASSERT_TRUE(Call(context).ok());
+    const std::string right = OutputBits(tensors_);
+    for (Mode mode : {Mode::kOne, Mode::kAllFrom}) {
+      for (std::int64_t k = 1;; ++k) {
+        ASSERT_LT(k, 1000);
+        const std::int64_t before = LiveBlocks();
+        StatusCode code = StatusCode::kOk;
+        bool failed = false;
+        {
+          const FailingAllocations failing(k, mode);
+          code = Call(context).code();
+          failed = failing.failed();
+        }
+        EXPECT_EQ(LiveBlocks(), before) << entry().variants[v] << ", allocation " << k;
+        if (code == StatusCode::kOk) {
+          EXPECT_EQ(OutputBits(tensors_), right) << entry().variants[v] << ", allocation " << k;
+        } else {
+          EXPECT_EQ(code, StatusCode::kOutOfMemory) << entry().variants[v] << ", allocation " << k;
+        }
+        if (!failed) break;  // the call has fewer allocations than k
+      }
+    }
+  }
+}
+
+// A wrong call's message needs memory: without it the call is refused all the same.
+TEST_P(EveryOperatorFails, RefusesWrongArgumentsWithoutMemoryForAMessage) {
+  ASSERT_TRUE(Make(0, 3, 20));
+  views_[0].sizes[0] = 77;
+  for (std::int64_t k = 1;; ++k) {
+    const FailingAllocations failing(k, Mode::kAllFrom);
+    const StatusCode code = Call(Context()).code();
+    EXPECT_NE(code, StatusCode::kOk);
+    if (!failing.failed()) break;
+  }
+}
+
+// Prepare allocates a plan; Run with the caller's workspace allocates nothing.
+TEST_P(EveryOperatorFails, RunAllocatesNothing) {
+  ASSERT_TRUE(Make(0, 8, 40));
+  const Context context = Context().set_threads(1);
+  Plan plan;
+  ASSERT_TRUE(entry().prepare(case_, views_, &plan, context).ok());
+  const std::unique_ptr<std::byte[]> memory(new std::byte[plan.workspace_bytes() + 64]);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
+  std::byte* workspace = memory.get() + (64 - address % 64) % 64;
+  const FailingAllocations counting(0);
+  EXPECT_TRUE(plan.Run(workspace, plan.workspace_bytes(), context).ok());
+  EXPECT_EQ(counting.calls(), 0);
+}
+
+void Throws(void*, std::int64_t, Context::Task, void*) { throw std::runtime_error("no threads"); }
+void ThrowsHalfway(void*, std::int64_t, Context::Task task, void* state) {
+  task(state, 0);
+  throw 1;
+}
+
+TEST_P(EveryOperatorFails, SurvivesAParallelForThatThrows) {
+  ASSERT_TRUE(Make(0, 600, 512));
+  for (const Context::ParallelFor pool : {&Throws, &ThrowsHalfway}) {
+    const Status status = Call(Context().set_parallel_for(pool, nullptr, 4));
+    if (status.ok()) continue;  // a call that did not want threads
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_NE(status.message().find("parallel_for threw"), std::string::npos) << status.message();
+  }
+  EXPECT_TRUE(Call(Context()).ok());
+}
+
+// Sizes beyond any memory: refused, or planned with a workspace that cannot be had; never an
+// allocation of that size, never a wrapped-around product.
+TEST_P(EveryOperatorFails, RefusesHugeSizesBeforeAllocating) {
+  for (std::int64_t size : {std::int64_t{1} << 31, std::int64_t{1} << 40, std::int64_t{1} << 61}) {
+    for (int what = 0; what < 3; ++what) {
+      ASSERT_TRUE(Make(0, 3, 20));
+      Case c = case_;
+      if (what == 0) c.seq = size;
+      if (what == 1) c.d = size;
+      if (what == 2) c.batch = size;
+      const std::vector<TensorSpec> specs = entry().tensors(c);
+      std::vector<TensorView> views = views_;
+      for (std::size_t k = 0; k < views.size(); ++k) {
+        views[k].sizes = specs[k].sizes;
+        views[k].strides = Dims();
+        for (int i = 0; i < views[k].rank(); ++i) views[k].strides.push_back(1);
+      }
+      const FailingAllocations counting(0);
+      Plan plan;
+      const Status status = entry().prepare(c, views, &plan, Context());
+      EXPECT_FALSE(status.ok()) << size << ": outputs whose elements overlap";
+      EXPECT_LT(counting.largest(), std::size_t{1} << 20) << size;
+    }
+  }
+}
+
+// The child of a fork after use has one thread; calls work there and give the same bits.
+TEST_P(EveryOperatorFails, WorksInTheChildOfAFork) {
+  ASSERT_TRUE(Make(0, 600, 512));
+  const Context context = Context().set_threads(4);
+  ASSERT_TRUE(Call(context).ok());
+  const std::string right = OutputBits(tensors_);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    for (std::size_t k = 0; k < views_.size(); ++k) {
+      if (tensors_.specs[k].output) harness::FillBytes(views_[k], std::byte{0xff});
+    }
+    const bool same = Call(context).ok() && OutputBits(tensors_) == right;
+    _exit(same ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+}
+
+// The bookkeeping of the threads fails too: the call is done by the caller's thread, or refused.
+TEST(ThreadsTest, WithoutMemoryForThreadsTheCallIsStillRight) {
+  const OperatorEntry& entry = *FindOperator("mhc_post");
+  Case c;
+  c.seq = 600;
+  c.d = 512;
+  Random random(6);
+  CaseTensors tensors = Allocate(entry, c, Layout::kDense, random);
+  FillInputs(entry, c, tensors, random);
+  const Context context = Context().set_threads(4);
+  Plan plan;
+  ASSERT_TRUE(entry.prepare(c, tensors.Views(), &plan, context).ok());
+  ASSERT_TRUE(plan.Run(nullptr, 0, context).ok());
+  const std::string right = OutputBits(tensors);
+  for (std::int64_t k = 1; k <= 40; ++k) {
+    for (std::size_t t = 0; t < tensors.specs.size(); ++t) {
+      if (tensors.specs[t].output) harness::FillBytes(tensors.buffers[t].view, std::byte{0xff});
+    }
+    Status status;
+    {
+      const FailingAllocations failing(k, Mode::kAllFrom);
+      status = plan.Run(nullptr, 0, context);
+    }
+    EXPECT_TRUE(status.ok());
+    EXPECT_EQ(OutputBits(tensors), right) << "allocation " << k;
+  }
+}
+
+void Ignore(int) {}
+
+// Signals that arrive all the time change nothing.
+TEST(SignalsTest, AStreamOfSignalsChangesNothing) {
+  struct sigaction action = {};
+  struct sigaction old = {};
+  action.sa_handler = &Ignore;  // without SA_RESTART: system calls return early
+  ASSERT_EQ(sigaction(SIGALRM, &action, &old), 0);
+  const OperatorEntry& entry = *FindOperator("mhc_pre");
+  Case c;
+  c.seq = 64;
+  c.d = 256;
+  harness::CaseChecker checker(entry, c, 7);
+  const itimerval often = {{0, 500}, {0, 500}};
+  const itimerval never = {};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  for (int k = 0; k < 20; ++k) {
+    const harness::Verdict verdict = checker.Check(Context().set_threads(4));
+    EXPECT_TRUE(verdict.ok) << verdict.message;
+  }
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &old, nullptr);
+}
+
+// What the public functions that return no Status do without memory.
+TEST(ContextTest, IsMadeWithoutMemory) {
+  const FailingAllocations failing(1, Mode::kAllFrom);
+  const Context context;
+  EXPECT_GE(context.threads(), 1);
+}
+
+}  // namespace
+}  // namespace anabranch

@@ -1,0 +1,146 @@
+// Arguments that nobody means: what fuzzing and reading found to be taken, or to overflow on the
+// way to being refused. Each must be refused with a message, whatever the values.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "anabranch/attn_res.h"
+#include "anabranch/mhc.h"
+
+namespace anabranch {
+namespace {
+
+constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+
+// Views of memory that nobody may touch.
+TensorView View(DType dtype, const Dims& sizes) {
+  return TensorView(reinterpret_cast<void*>(std::uintptr_t{1} << 20), dtype, sizes);
+}
+TensorView Float(const Dims& sizes) { return View(DType::kFloat32, sizes); }
+
+void ExpectRefused(const Status& status, const std::string& words) {
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+}
+
+TEST(HostileTest, SinkhornIterations) {
+  for (std::int64_t iters :
+       {std::int64_t{0}, std::int64_t{-1}, std::int64_t{-2}, INT64_MAX, INT64_MIN, INT64_MAX / 2}) {
+    MhcSinkhornArgs forward;
+    forward.logits = Float({2, 4, 4});
+    forward.h_res = Float({2, 4, 4});
+    forward.options.num_iters = iters;
+    Plan plan;
+    ExpectRefused(Prepare(forward, &plan), "num_iters is " + std::to_string(iters));
+    forward.sum_out = Float({2, 2, 4});
+    forward.norm_out = Float({2, 2, 4, 4});
+    ExpectRefused(Prepare(forward, &plan), "num_iters is " + std::to_string(iters));
+    MhcSinkhornBackwardArgs backward;
+    backward.grad_h_res = backward.logits = Float({2, 4, 4});
+    backward.grad_logits = Float({2, 4, 4});
+    backward.options.num_iters = iters;
+    ExpectRefused(Prepare(backward, &plan), "num_iters is " + std::to_string(iters));
+  }
+}
+
+TEST(HostileTest, SinkhornStreams) {
+  for (std::int64_t n : {std::int64_t{-1}, std::int64_t{-4}, kHuge, INT64_MAX, INT64_MIN}) {
+    MhcSinkhornArgs args;
+    args.logits = Float({2, 16});
+    args.h_res = Float({2, 16});
+    args.n = n;
+    Plan plan;
+    ExpectRefused(Prepare(args, &plan), "n is " + std::to_string(n));
+  }
+}
+
+TEST(HostileTest, PreSinkhornIterations) {
+  for (std::int64_t iters : {std::int64_t{0}, std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    MhcPreSinkhornArgs args;
+    args.x = Float({2, 4, 8});
+    args.phi = Float({24, 32});
+    args.alpha = Float({3});
+    args.bias = Float({24});
+    args.h_in = Float({2, 8});
+    args.h_post = Float({2, 4});
+    args.h_res = Float({2, 4, 4});
+    args.options.num_iters = iters;
+    Plan plan;
+    ExpectRefused(Prepare(args, &plan), "num_iters is " + std::to_string(iters));
+  }
+}
+
+// n! of a huge n is never computed.
+TEST(HostileTest, PermutationsOfManyStreams) {
+  for (std::int64_t n : {std::int64_t{0}, std::int64_t{6}, std::int64_t{25}, kHuge}) {
+    MhcPreArgs args;
+    args.x = Float({2, n, 1});
+    args.phi = Float({24, 32});
+    args.alpha = Float({3});
+    args.bias = Float({24});
+    args.h_in = Float({2, 1});
+    args.h_post = Float({2, n});
+    args.h_res = Float({2, 24});
+    args.residual = Residual::kPermutation;
+    Plan plan;
+    ExpectRefused(Prepare(args, &plan), "n (permutation form) is " + std::to_string(n));
+  }
+}
+
+// In shape inference n may come from another tensor than x, and has the same limits there.
+TEST(HostileTest, InferredStreams) {
+  for (const Residual residual : {Residual::kMatrix, Residual::kPermutation}) {
+    MhcPreArgs args;
+    args.x = Float({2, kUnknown, 8});
+    args.phi = Float({kUnknown, kUnknown});
+    args.alpha = Float({3});
+    args.bias = Float({kUnknown});
+    args.h_post = Float({2, kHuge});
+    args.residual = residual;
+    ExpectRefused(InferMhcPre(&args), "is " + std::to_string(kHuge));
+  }
+}
+
+// Unknown sizes are for shape inference only: a call has sizes.
+TEST(HostileTest, UnknownSizesAreNoCall) {
+  for (int dimension = 0; dimension < 3; ++dimension) {
+    Dims sizes{2, 4, 8};
+    sizes[dimension] = kUnknown;
+    MhcPostArgs args;
+    args.x = Float(sizes);
+    args.h_out = Float({sizes[0], sizes[2]});
+    args.h_post = Float({sizes[0], sizes[1]});
+    args.y = Float(sizes);
+    Plan plan;
+    ExpectRefused(Prepare(args, &plan), "expected sizes >= 0");
+    args.x = Float({2, 4, 8});
+    ExpectRefused(Prepare(args, &plan), "expected sizes >= 0");
+  }
+}
+
+// An output that would have nine dimensions: one more than there are, and none is read past the
+// end.
+TEST(HostileTest, NineDimensions) {
+  const Dims eight{1, 1, 1, 1, 1, 1, 1, 8};
+  Dims nine{2, 1, 1, 1, 1, 1, 1, 1};
+  nine.push_back(8);
+  AttnResPrepareArgs args;
+  args.blocks = {Float(eight)};
+  args.queries = Float({2, 8});
+  args.o = Float(nine);
+  args.m = args.l = Float({2, 1, 1, 1, 1, 1, 1, 1});
+  Plan plan;
+  ExpectRefused(Prepare(args, &plan), "o has shape (2, 1, 1, 1, 1, 1, 1, 1, ...)");
+  MhcSinkhornArgs sinkhorn;
+  sinkhorn.logits = sinkhorn.h_res = Float({1, 1, 1, 1, 1, 1, 4, 4});
+  sinkhorn.options.num_iters = 1;
+  Dims sums{2, 1, 1, 1, 1, 1, 1, 4};
+  sinkhorn.sum_out = Float(sums);
+  sums.push_back(4);
+  sinkhorn.norm_out = Float(sums);
+  ExpectRefused(Prepare(sinkhorn, &plan), "norm_out has shape");
+}
+
+}  // namespace
+}  // namespace anabranch
