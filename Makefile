@@ -3,12 +3,13 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 PREFIX ?= $(CURDIR)/out/prefix
 TEXT ?= README.md
+ARGS ?= --quick
 BUILD := build/release
 # More arguments for the configuration, e.g. CMAKE_ARGS=-DANABRANCH_WERROR=ON.
 CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench build install format lint floors asan tsan aarch64 clean setup
+.PHONY: help demo test check bench roofs build install format lint floors asan tsan aarch64 clean setup
 
 help:  ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,19 +21,26 @@ build: setup  ## build everything (installs what is missing)
 	@cmake --preset release $(CMAKE_ARGS) >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build  ## build, check, a quick benchmark, and two programs on real input (TEXT=file)
-	@scripts/demo.sh $(BUILD) $(TEXT)
+demo:  ## train three small Transformers on real text, write a report (STEPS=300 OUT=folder FRESH=1)
+	@scripts/demo.sh $(if $(STEPS),--steps '$(STEPS)') $(if $(OUT),--out '$(OUT)') $(if $(FRESH),--fresh)
 
 test: build  ## build and run all tests: C++, C, documents, Python
 	@scripts/setup.sh python
 	@ctest --preset release -j $(JOBS)
 	@scripts/python_tests.sh
 
-check: build  ## random awkward calls of every operator against its definition
+check: build  ## random awkward calls of every operator against its definition; examples on TEXT=file
+	@$(BUILD)/src/tools/anabranch info
 	@$(BUILD)/src/tools/anabranch check
+	@$(BUILD)/examples/cpp_mhc_post $(TEXT)
+	@$(BUILD)/examples/aclnn_mhc_post $(TEXT)
 
-bench: build  ## speed against the roofs of this machine
-	@$(BUILD)/src/tools/anabranch bench
+bench: build  ## speed beside PyTorch's alternatives and against the roofs (ARGS=: an hour; else ARGS=--quick)
+	@scripts/python_env.sh bench
+	@build/venv/bin/python bench/suite.py --program $(BUILD)/src/tools/anabranch $(ARGS)
+
+roofs: build  ## speed of the operators against the roofs of this machine alone
+	@$(BUILD)/src/tools/anabranch bench $(if $(ARGS),$(ARGS))
 
 install: build  ## install under PREFIX=DIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)

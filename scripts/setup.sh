@@ -16,9 +16,11 @@ for extra in "$@"; do
 done
 
 missing=()
+native=$(dpkg --print-architecture)
 for package in "${packages[@]}"; do
-  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
-  [ "$status" = "install ok installed" ] || missing+=("$package")
+  # One line for each architecture that the package is there for.
+  status=$(dpkg-query -W -f='${Architecture} ${Status}\n' "$package" 2>/dev/null || true)
+  grep -Eqx "($native|all) install ok installed" <<<"$status" || missing+=("$package")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 

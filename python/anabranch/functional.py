@@ -23,6 +23,7 @@ from anabranch._ops import attn_res as _attn
 from anabranch._ops import block_attn_res as _block
 from anabranch._ops import mhc_head as _head
 from anabranch._ops import mhc_post as _post
+from anabranch._ops import mhc_post_pre as _post_pre
 from anabranch._ops import mhc_pre as _pre
 from anabranch._ops import mhc_pre_sinkhorn as _pre_sinkhorn
 from anabranch._ops import mhc_sinkhorn as _sinkhorn
@@ -38,6 +39,7 @@ __all__ = [
     "mhc_permutation",
     "mhc_post",
     "mhc_post_backward",
+    "mhc_post_pre",
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_sinkhorn",
@@ -49,10 +51,30 @@ __all__ = [
 _RESIDUALS = {"matrix": _pre.MATRIX, "permutation": _pre.PERMUTATION, "none": _pre.NONE}
 
 
+def _sources(op: str, blocks: Sequence[Tensor] | Tensor) -> list[Tensor]:
+    """The blocks as a list; one tensor [N, *, D] is N of them."""
+    if isinstance(blocks, (list, tuple)):
+        return list(blocks)
+    if isinstance(blocks, Tensor) and blocks.ndim:
+        return list(blocks.unbind(0))
+    if blocks is None:
+        raise ValueError(f"{op}: blocks is absent, expected a list of tensors")
+    raise TypeError(f"{op}: blocks is a {type(blocks).__name__}, expected a list of tensors")
+
+
 def _choice(op: str, argument: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         names = ", ".join(repr(c) for c in choices)
         raise ValueError(f"{op}: {argument} is {value!r}, expected one of {names}")
+
+
+def _interval(op: str, clamp: tuple[float, float] | None) -> tuple[float, float]:
+    """The clamp as the operator takes it: (0, 0) is none."""
+    if clamp is None:
+        return 0.0, 0.0
+    if not isinstance(clamp, (list, tuple)) or len(clamp) != 2:
+        raise ValueError(f"{op}: clamp is {clamp!r}, expected None or (low, high)")
+    return clamp[0], clamp[1]
 
 
 def mhc_pre(
@@ -172,7 +194,9 @@ def _residual_of(x: Tensor, phi: Tensor, grad_h_res: Tensor | None) -> int:
     """The form that the shape of h_res's gradient says."""
     if grad_h_res is None:
         return _pre.NONE
-    if not isinstance(x, Tensor) or x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
+    if not (isinstance(x, Tensor) and isinstance(grad_h_res, Tensor)):
+        return _pre.MATRIX  # refused by the call
+    if x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
         return _pre.MATRIX
     return _pre.MATRIX if grad_h_res.shape[-1] == x.shape[-2] ** 2 else _pre.PERMUTATION
 
@@ -202,7 +226,7 @@ def mhc_sinkhorn(
     Saved for the backward: the input; with save="all" ``8 * num_iters * (n + n*n)`` bytes a token.
     """
     _choice("mhc_sinkhorn", "save", save, ("recompute", "all"))
-    low, high = clamp or (0.0, 0.0)
+    low, high = _interval("mhc_sinkhorn", clamp)
     record = needs_grad(logits)
     iterates = record and save == "all"
     result = invoke(_sinkhorn.forward, record, logits, num_iters, eps, low, high, iterates)
@@ -217,8 +241,15 @@ def mhc_sinkhorn_backward(
     eps: float = 1e-6,
     clamp: tuple[float, float] | None = None,
 ) -> Tensor:
-    """The gradient of :func:`mhc_sinkhorn`, exact: all normalisations unrolled, none stored."""
-    low, high = clamp or (0.0, 0.0)
+    """The gradient of :func:`mhc_sinkhorn`, exact: all normalisations unrolled, none stored.
+
+    Args:
+        grad_h_res, logits: ``[*, n, n]`` float32; options as in the forward.
+
+    Returns:
+        grad_logits ``[*, n, n]``.
+    """
+    low, high = _interval("mhc_sinkhorn_backward", clamp)
     record = needs_grad(grad_h_res, logits)
     args = (grad_h_res, logits, None, None, num_iters, eps, low, high)
     return cast(Tensor, invoke(_sinkhorn.backward, record, *args))
@@ -238,8 +269,8 @@ def mhc_permutation(logits: Tensor, n: int) -> Tensor:
 
     Saved for the backward: the input, nothing else.
     """
-    if not 1 <= n <= 5:
-        raise ValueError(f"mhc_permutation: n is {n}, expected 1..5")
+    if n not in (1, 2, 3, 4, 5):
+        raise ValueError(f"mhc_permutation: n is {n!r}, expected 1..5")
     if isinstance(logits, Tensor) and logits.ndim and logits.shape[-1] != math.factorial(n):
         have = tuple(int(size) for size in logits.shape)
         raise ValueError(
@@ -312,6 +343,11 @@ def mhc_pre_sinkhorn_backward(
 
     Without sum_out and norm_out the iterates are recomputed, num_iters of them; with them their
     number is theirs. Caches are trusted as they are.
+
+    Args:
+        grad_h_in, grad_h_post, grad_h_res: ``[*, D]`` of x's dtype; ``[*, n]`` and ``[*, n, n]`` or
+            ``[*, n*n]`` float32.
+        x, phi, alpha, bias: as in the forward; the caches as it returns them.
     """
     record = needs_grad(grad_h_in, grad_h_post, grad_h_res, x, phi, alpha, bias)
     args = (grad_h_in, grad_h_post, grad_h_res, x, phi, alpha, bias, h_pre, hc_before_norm)
@@ -392,6 +428,43 @@ def mhc_post_backward(
     return grad_x, None if h_res is None else grad_h_res, grad_h_out, grad_h_post
 
 
+def mhc_post_pre(
+    x: Tensor,
+    h_res: Tensor | None,
+    h_out: Tensor,
+    h_post: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    bias: Tensor,
+    hc_mult: int = 4,
+    num_iters: int = 20,
+    hc_eps: float = 1e-6,
+    norm_eps: float = 1e-6,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`mhc_post` of one sublayer and :func:`mhc_pre_sinkhorn` of the next in one pass.
+
+    The new streams are projected while they are in cache; the bits are those of the two calls,
+    forward and backward. Source: Manifold-Constrained Hyper-Connections (mHC); DeepSeek-V4.
+
+    Args:
+        x, h_res, h_out, h_post: of the sublayer that ends, as :func:`mhc_post` takes them.
+        phi, alpha, bias: of the sublayer that begins, as :func:`mhc_pre_sinkhorn` takes them.
+
+    Returns:
+        ``(y [*, n, D], h_in [*, D], next_h_post [*, n], next_h_res [*, n, n])``; y and h_in of x's
+        dtype, the others float32.
+
+    Saved for the backward, beside the inputs and y, per token: ``4 * (1 + F + n)`` bytes.
+    """
+    op = "mhc_post_pre"
+    if isinstance(x, Tensor) and x.ndim >= 2 and x.shape[-2] != hc_mult:
+        raise ValueError(f"{op}: hc_mult is {hc_mult}, expected {x.shape[-2]} to match x")
+    record = needs_grad(x, h_res, h_out, h_post, phi, alpha, bias)
+    args = (x, h_res, h_out, h_post, phi, alpha, bias, num_iters, hc_eps, norm_eps, record)
+    y, h_in, next_h_post, next_h_res, *_ = invoke(_post_pre.forward, record, *args)
+    return y, h_in, next_h_post, next_h_res
+
+
 def _attend(
     blocks: Sequence[Tensor],
     proj_weight: Tensor,
@@ -403,7 +476,7 @@ def _attend(
     rms_out: bool,
     alpha_out: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    blocks = list(blocks)
+    blocks = _sources("block_attn_res", blocks)
     record = needs_grad(*blocks, proj_weight, partial_block, rmsnorm_gamma)
     result = invoke(
         _block.forward,
@@ -506,7 +579,7 @@ def ai_infra_block_attn_res_backward(
     for name, tensor in (("rmsnorm_gamma", rmsnorm_gamma), ("rms_cache", rms_cache)):
         if enable_rmsnorm and tensor is None:
             raise ValueError(f"{op}: {name} is absent, expected a tensor with enable_rmsnorm")
-    blocks = list(blocks)
+    blocks = _sources(op, blocks)
     record = needs_grad(grad_h, *blocks, proj_weight, partial_block, rmsnorm_gamma)
     grad_partial, grad_weight, grad_gamma, grad_blocks = invoke(
         _block.backward,
@@ -544,7 +617,9 @@ def attn_res_prepare(
     o = sum exp(s - m) v. Source: Attention Residuals (Kimi).
 
     Args:
-        blocks: 1 to 127 tensors ``[*, D]``.
+        blocks: 0 to 127 tensors ``[*, D]``, or one ``[N, *, D]``. Without any m is the lowest
+            float32, l and o are 0, and a merge gives its source; the tokens are then those of
+            ``[0, *, D]``, and none (``o [S, D]``) for an empty list.
         queries: ``[S, D]``, float32 or the blocks' dtype.
         rmsnorm_gamma: ``[D]`` for all queries or ``[S, D]``; None with the norm on means ones.
 
@@ -553,10 +628,23 @@ def attn_res_prepare(
 
     Saved for the backward: the inputs, nothing else.
     """
-    blocks = list(blocks)
-    record = needs_grad(*blocks, queries, rmsnorm_gamma)
-    args = (blocks, queries, rmsnorm_gamma, scale, rmsnorm_eps, enable_rmsnorm)
-    return cast("tuple[Tensor, Tensor, Tensor]", invoke(_attn.prepare, record, *args))
+    sources = _sources("attn_res_prepare", blocks)
+    record = needs_grad(*sources, queries, rmsnorm_gamma)
+    args = (sources, queries, rmsnorm_gamma, scale, rmsnorm_eps, enable_rmsnorm)
+    o, m, l = invoke(_attn.prepare, record, *args)  # noqa: E741
+    if isinstance(blocks, Tensor) and not sources:
+        tokens = blocks.shape[1:-1]
+        o = _spread(o, tokens)
+        m, l = _spread(m, tokens), _spread(l, tokens)  # noqa: E741
+    return o, m, l
+
+
+def _spread(t: Tensor, tokens: Sequence[int]) -> Tensor:
+    """[S] or [S, D] -> [S, *tokens] or [S, *tokens, D]."""
+    ones = (1,) * len(tokens)
+    last = t.shape[1:]
+    view = t.reshape(t.shape[0], *ones, *last)
+    return view.expand(t.shape[0], *tokens, *last).contiguous()
 
 
 def attn_res_merge(

@@ -67,6 +67,20 @@ struct PreSizes {
     Dims inner;
     c.MatchesTokens(name, t, &tokens, &inner, "x");
   }
+  // [*] or [*, 1].
+  void PerTokenColumn(Checker& c, const char* name, const TensorView& t) {
+    Dims inner;
+    if (t.rank() == tokens.rank + 1) inner.push_back(1);
+    c.MatchesTokens(name, t, &tokens, &inner, "x");
+  }
+  // sum_out [steps, T, n] and norm_out [steps, T, n, n].
+  void Iterates(Checker& c, const TensorView& sum_out, const TensorView& norm_out,
+                std::int64_t steps) const {
+    Dims sums{steps, NumElements(tokens), n};
+    c.Matches("sum_out", sum_out, &sums, "x and num_iters");
+    Dims norms{sums[0], sums[1], n, n};
+    c.Matches("norm_out", norm_out, &norms, "x and num_iters");
+  }
   void Gamma(Checker& c, const char* name, const TensorView& t) {
     Dims pattern{n, d};
     c.Matches(name, t, &pattern, "x");
@@ -110,6 +124,27 @@ struct PreSizes {
 
 // norm_eps, hc_eps >= 0, post_multiplier finite, op_impl_mode 0 or 1.
 void CheckPreOptions(Checker& c, const MhcOptions& options);
+
+// Also of mhc_pre_sinkhorn: clamp_low <= clamp_high.
+void CheckPreSinkhornOptions(Checker& c, const MhcOptions& options);
+
+// num_iters in 1 .. a million.
+void CheckIterations(Checker& c, const MhcOptions& options);
+
+// Both caches of the iterates or none.
+void CheckTogether(Checker& c, const TensorView& sum_out, const TensorView& norm_out);
+
+// What a mhc_pre_sinkhorn can be asked to keep for its backward.
+struct PreSinkhornCaches {
+  const TensorView& h_pre;
+  const TensorView& h_mix;
+  const TensorView& inv_rms;
+  const TensorView& sum_out;
+  const TensorView& norm_out;
+};
+
+// The first three together; the last two together, and only with the first three.
+void CheckCaches(Checker& c, const PreSinkhornCaches& caches);
 
 }  // namespace anabranch
 

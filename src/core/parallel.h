@@ -10,9 +10,31 @@
 
 namespace anabranch {
 
-// Calls body(slot, item) once for every 0 <= item < items. At most min(threads, context.threads())
-// slots run side by side; items of one slot run one after another, so a slot may own scratch
-// memory.
+// Calls body(slot, item, next) once for every 0 <= item < items. At most min(threads,
+// context.threads()) slots run side by side; items of one slot run one after another, so a slot may
+// own scratch memory. `next` is the slot's next item; `items` or more: it has none.
+template <class Body>
+void ForEachItemAhead(const Context& context, int threads, std::int64_t items, const Body& body) {
+  struct State {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t items;
+    const Body* body;
+  } state{{}, items, &body};
+  const std::int64_t slots = std::min<std::int64_t>({threads, context.threads(), items});
+  context.Run(
+      slots,
+      [](void* pointer, std::int64_t slot) {
+        State& s = *static_cast<State*>(pointer);
+        const auto take = [&s] { return s.next.fetch_add(1, std::memory_order_relaxed); };
+        for (std::int64_t item = take(), next = 0; item < s.items; item = next) {
+          next = take();
+          (*s.body)(static_cast<int>(slot), item, next);
+        }
+      },
+      &state);
+}
+
+// As ForEachItemAhead, with body(slot, item).
 template <class Body>
 void ForEachItem(const Context& context, int threads, std::int64_t items, const Body& body) {
   struct State {

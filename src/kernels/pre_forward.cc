@@ -18,6 +18,9 @@ constexpr std::int64_t kFewTokens = 16;
 // enough that its part of x is still in cache for h_in.
 constexpr int kTile = 32;
 
+// A tile of made streams shares L2 with what the next one is made of.
+constexpr int kMadeTile = 16;
+
 // Consecutive blocks of a group of tokens before the next group: its sums stay in L1 meanwhile,
 // and this much of phi in L2.
 constexpr std::int64_t kBlocksAtOnce = 4;
@@ -25,10 +28,11 @@ constexpr std::int64_t kBlocksAtOnce = 4;
 }  // namespace
 
 struct PreForward::Slot {
-  float* sums;   // [tile][rows + 1][16]
-  float* mix;    // [tile][rows + 1]
-  float* gates;  // [tile][n + post]
-  float* z;      // [tile][res]
+  float* sums;         // [tile][rows + 1][16]
+  float* mix;          // [tile][rows + 1]
+  float* gates;        // [tile][n + post]
+  float* z;            // [tile][res]
+  std::byte* streams;  // [tile][n][D], with a source
   std::byte* scratch;
 };
 
@@ -39,15 +43,16 @@ struct PreForward::Parameters {
 
 PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
                        const ResidualStage* stage, Target target, const Context& context,
-                       PlanInfo* info)
+                       PlanInfo* info, const StreamSource* source)
     : shape_(shape),
       t_(tensors),
       stage_(stage),
+      source_(source),
       kernels_(GetProjectionKernels(tensors.x.dtype, target)),
       sigmoid_(GetSigmoid(target)),
-      x_(tensors.x, 2),
+      x_(source == nullptr ? tensors.x : TensorView(), 2),
       h_in_(tensors.h_in, 1),
-      dense_(x_.stride1 == 1),
+      dense_(source != nullptr || x_.stride1 == 1),
       blocks_(CeilDiv(shape.d, kProjectionBlock)),
       few_tokens_(shape.tokens <= kFewTokens) {
   const auto rows = static_cast<std::size_t>(shape.rows());
@@ -62,7 +67,8 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
     tile_ = static_cast<int>(std::max<std::int64_t>(shape.tokens, 1));
     info->work_items = all_blocks;
   } else {
-    const int largest = rows <= 64 ? kTile : kProjectionTokens;
+    const int widest_tile = source == nullptr ? kTile : kMadeTile;
+    const int largest = rows <= 64 ? widest_tile : kProjectionTokens;
     const std::int64_t fair = CeilDiv(shape.tokens, std::int64_t{4} * context.threads());
     tile_ = std::clamp(
         static_cast<int>(CeilDiv(std::min<std::int64_t>(fair, kTile), kProjectionTokens)) *
@@ -79,10 +85,14 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   info->target = kernels_.target;
 
   const auto tile = static_cast<std::size_t>(tile_);
+  if (source != nullptr) {
+    streams_bytes_ =
+        AlignUp(tile * static_cast<std::size_t>(shape.n * shape.d) * DTypeSize(tensors.x.dtype));
+  }
   parameters_bytes_ = AlignUp((3 + rows) * sizeof(float));
   slot_bytes_ = AlignUp(tile * sums_floats_ * sizeof(float)) +
                 AlignUp(tile * (rows + 1) * sizeof(float)) +
-                2 * AlignUp(tile * rows * sizeof(float)) +
+                2 * AlignUp(tile * rows * sizeof(float)) + (few_tokens_ ? 0 : streams_bytes_) +
                 (stage != nullptr ? AlignUp(stage->scratch_bytes()) : 0);
   // Packed phi: all of it, or, when split along K, the block at hand of each task and every
   // block's sums.
@@ -91,7 +101,8 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   phi_bytes_ = few_tokens_ ? threads * AlignUp(packed_floats_ * sizeof(float)) +
                                  n_blocks * tile * sums_floats_ * sizeof(float)
                            : AlignUp(n_blocks * packed_floats_ * sizeof(float));
-  info->workspace_bytes = parameters_bytes_ + AlignUp(phi_bytes_) + threads * slot_bytes_;
+  info->workspace_bytes = parameters_bytes_ + AlignUp(phi_bytes_) + threads * slot_bytes_ +
+                          (few_tokens_ ? streams_bytes_ : 0);
 }
 
 int PreForward::BlockCount(std::int64_t block) const {
@@ -116,24 +127,35 @@ void PreForward::PackBlock(std::int64_t block, float* out) const {
   kernels_.pack(pack);
 }
 
+// What the tile after this one needs in place of a token's block. Made streams are in cache: what
+// is worth asking for during the multiplications is what the next ones are made of.
+const void* PreForward::Ahead(const Streams& x, std::int64_t token, std::int64_t block) const {
+  if (x.ahead < 0) return x.Token(token);
+  const std::int64_t later = std::min(x.ahead + token - x.first, shape_.tokens - 1);
+  const void* origin = source_->Origin(later, block / blocks_, BlockBegin(block));
+  return origin != nullptr ? origin : x.Token(token);
+}
+
 // One block of up to kProjectionTokens tokens; next_*: what will be asked for after it.
-void PreForward::ProjectGroup(std::int64_t token, int count, std::int64_t block,
+void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
                               std::int64_t next_token, std::int64_t next_block, const float* phi,
                               float* sums) const {
   const void* pointers[kProjectionTokens];
   const void* next[kProjectionTokens];
   alignas(64) std::byte staged[kProjectionTokens * kProjectionBlock * sizeof(float)];
-  const auto element = static_cast<std::int64_t>(x_.element);
+  const auto element = static_cast<std::int64_t>(x.rows.element);
   const auto address = [&](std::int64_t t, std::int64_t b) {
-    return x_.Token(t) + (b / blocks_ * x_.stride0 + BlockBegin(b) * x_.stride1) * element;
+    return x.Token(t) + (b / blocks_ * x.rows.stride0 + BlockBegin(b) * x.rows.stride1) * element;
   };
   for (int m = 0; m < count; ++m) {
     pointers[m] = address(token + m, block);
     if (dense_) {
-      next[m] = address(std::min(next_token + m, shape_.tokens - 1), next_block);
+      next[m] = source_ != nullptr
+                    ? Ahead(x, token + m, block)
+                    : address(std::min(next_token + m, shape_.tokens - 1), next_block);
     } else {
       std::byte* to = staged + m * kProjectionBlock * element;
-      CopyStrided(to, 1, pointers[m], x_.stride1, BlockCount(block), x_.element);
+      CopyStrided(to, 1, pointers[m], x.rows.stride1, BlockCount(block), x.rows.element);
       pointers[m] = to;
     }
   }
@@ -141,7 +163,8 @@ void PreForward::ProjectGroup(std::int64_t token, int count, std::int64_t block,
       {pointers, dense_ ? next : nullptr, count, BlockCount(block), phi, shape_.rows(), sums});
 }
 
-void PreForward::ProjectTile(std::int64_t token, int count, const float* phi, float* sums) const {
+void PreForward::ProjectTile(const Streams& x, std::int64_t token, int count, const float* phi,
+                             float* sums) const {
   const std::int64_t all_blocks = blocks_ * shape_.n;
   for (std::int64_t first = 0; first < all_blocks; first += kBlocksAtOnce) {
     const std::int64_t last = std::min(first + kBlocksAtOnce, all_blocks) - 1;
@@ -155,7 +178,7 @@ void PreForward::ProjectTile(std::int64_t token, int count, const float* phi, fl
           next_token = next_group ? token + m + kProjectionTokens : token;
           next_block = next_group ? first : std::min(last + 1, all_blocks - 1);
         }
-        ProjectGroup(token + m, group, block, next_token, next_block,
+        ProjectGroup(x, token + m, group, block, next_token, next_block,
                      phi + static_cast<std::size_t>(block) * packed_floats_,
                      sums + static_cast<std::size_t>(m) * sums_floats_);
       }
@@ -185,7 +208,8 @@ PreForward::Slot PreForward::SlotAt(std::byte* slots, int slot) const {
   s.mix = take(tile * (rows + 1));
   s.gates = take(tile * rows);
   s.z = take(tile * rows);
-  s.scratch = at;
+  s.streams = at;
+  s.scratch = at + (few_tokens_ ? 0 : streams_bytes_);
   return s;
 }
 
@@ -211,22 +235,22 @@ void PreForward::FinishToken(std::int64_t token, const float* sums, float* gates
   }
 }
 
-void PreForward::StoreHIn(std::int64_t token, const float* weights) const {
+void PreForward::StoreHIn(const Streams& x, std::int64_t token, const float* weights) const {
   if (dense_ && h_in_.stride1 == 1) {
     kernels_.weighted_sum(
-        {x_.Token(token), x_.stride0, weights, shape_.n, shape_.d, h_in_.Token(token)});
+        {x.Token(token), x.rows.stride0, weights, shape_.n, shape_.d, h_in_.Token(token)});
     return;
   }
   constexpr std::int64_t kPiece = 128;
-  const auto element = static_cast<std::int64_t>(x_.element);
+  const auto element = static_cast<std::int64_t>(x.rows.element);
   alignas(64) std::byte rows[16 * kPiece * sizeof(float)];
   alignas(64) std::byte out[kPiece * sizeof(float)];
   for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
     const std::int64_t count = std::min(kPiece, shape_.d - begin);
     for (int i = 0; i < shape_.n; ++i) {
       CopyStrided(rows + i * kPiece * element, 1,
-                  x_.Token(token) + (i * x_.stride0 + begin * x_.stride1) * element, x_.stride1,
-                  count, x_.element);
+                  x.Token(token) + (i * x.rows.stride0 + begin * x.rows.stride1) * element,
+                  x.rows.stride1, count, x.rows.element);
     }
     kernels_.weighted_sum({rows, kPiece, weights, shape_.n, count, out});
     CopyStrided(h_in_.Token(token) + begin * h_in_.stride1 * element, h_in_.stride1, out, 1, count,
@@ -234,8 +258,8 @@ void PreForward::StoreHIn(std::int64_t token, const float* weights) const {
   }
 }
 
-void PreForward::FinishTile(std::int64_t token, int count, const float* sums, const Slot& slot,
-                            const Parameters& parameters) const {
+void PreForward::FinishTile(const Streams& x, std::int64_t token, int count, const float* sums,
+                            const Slot& slot, const Parameters& parameters) const {
   const int gated = shape_.n + shape_.post;
   for (int m = 0; m < count; ++m) {
     FinishToken(token + m, sums + static_cast<std::size_t>(m) * sums_floats_,
@@ -252,13 +276,30 @@ void PreForward::FinishTile(std::int64_t token, int count, const float* sums, co
     for (int i = 0; i < shape_.post; ++i) {
       t_.h_post.At<float>(token + m, i) = t_.post_multiplier * gates[shape_.n + i];
     }
-    StoreHIn(token + m, gates);
+    StoreHIn(x, token + m, gates);
   }
   if (stage_ != nullptr) stage_->Forward(token, count, slot.z, slot.scratch);
 }
 
+TokenRows PreForward::MadeStreams(std::byte* memory, std::int64_t count) const {
+  return TokenRows(TensorView(memory, t_.x.dtype, {count, shape_.n, shape_.d}), 2);
+}
+
 void PreForward::RunFewTokens(std::byte* workspace, const Context& context) const {
   const int count = static_cast<int>(shape_.tokens);
+  TokenRows made;
+  if (source_ != nullptr) {
+    made = MadeStreams(workspace + parameters_bytes_ + AlignUp(phi_bytes_) +
+                           static_cast<std::size_t>(threads_) * slot_bytes_,
+                       count);
+    ForEachItem(context, threads_, count, [&](int /*slot*/, std::int64_t token) {
+      TokenRows one = made;
+      one.base = made.Token(token);
+      source_->Make(token, 1, one);
+      source_->Keep(token, 1, one);
+    });
+  }
+  const Streams x{source_ != nullptr ? made : x_, 0, -1};
   const std::int64_t all_blocks = blocks_ * shape_.n;
   const Parameters parameters = LoadParameters(reinterpret_cast<float*>(workspace));
   std::byte* phi = workspace + parameters_bytes_;
@@ -271,7 +312,7 @@ void PreForward::RunFewTokens(std::byte* workspace, const Context& context) cons
     std::fill_n(sums, tile_floats, 0.0f);
     PackBlock(block, packed);
     for (int m = 0; m < count; m += kProjectionTokens) {
-      ProjectGroup(m, std::min(kProjectionTokens, count - m), block, m, block, packed,
+      ProjectGroup(x, m, std::min(kProjectionTokens, count - m), block, m, block, packed,
                    sums + static_cast<std::size_t>(m) * sums_floats_);
     }
   });
@@ -288,7 +329,7 @@ void PreForward::RunFewTokens(std::byte* workspace, const Context& context) cons
                           static_cast<std::size_t>(begin) * sums_floats_;
       for (std::size_t k = 0; k < floats; ++k) slot.sums[k] += from[k];
     }
-    FinishTile(begin, tokens, slot.sums, slot, parameters);
+    FinishTile(x, begin, tokens, slot.sums, slot, parameters);
   });
 }
 
@@ -300,15 +341,29 @@ void PreForward::RunTiles(std::byte* workspace, const Context& context) const {
   ForEachItem(context, threads_, all_blocks, [&](int /*slot*/, std::int64_t block) {
     PackBlock(block, phi + static_cast<std::size_t>(block) * packed_floats_);
   });
-  ForEachItem(
-      context, threads_, CeilDiv(shape_.tokens, tile_), [&](int slot_index, std::int64_t item) {
-        const Slot slot = SlotAt(slots, slot_index);
-        const std::int64_t token = item * tile_;
-        const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
-        std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
-        ProjectTile(token, count, phi, slot.sums);
-        FinishTile(token, count, slot.sums, slot, parameters);
-      });
+  const std::int64_t items = CeilDiv(shape_.tokens, tile_);
+  const auto tile = [&](int slot_index, std::int64_t item, std::int64_t next) {
+    const Slot slot = SlotAt(slots, slot_index);
+    const std::int64_t token = item * tile_;
+    const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
+    std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
+    TokenRows made;
+    if (source_ != nullptr) {
+      made = MadeStreams(slot.streams, count);
+      source_->Make(token, count, made);
+    }
+    const Streams x = source_ != nullptr ? Streams{made, token, next < items ? next * tile_ : -1}
+                                         : Streams{x_, 0, -1};
+    ProjectTile(x, token, count, phi, slot.sums);
+    FinishTile(x, token, count, slot.sums, slot, parameters);
+    if (source_ != nullptr) source_->Keep(token, count, made);
+  };
+  if (source_ != nullptr) {
+    ForEachItemAhead(context, threads_, items, tile);
+  } else {
+    ForEachItem(context, threads_, items,
+                [&](int slot, std::int64_t item) { tile(slot, item, items); });
+  }
 }
 
 void PreForward::Run(std::byte* workspace, const Context& context) const {

@@ -291,11 +291,13 @@ void FinishSums(const float* sums, int count, float* out) {
   for (int k = 0; k < count; ++k) out[k] = SumLanes16(sums + k * 16);
 }
 
+void CopyOut(const void* from, void* to, std::size_t bytes) { StreamOut(from, to, bytes); }
+
 void Flush() { hwy::FlushStream(); }
 
 template <int N, class T>
 StreamMixKernels Make(const char* name) {
-  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &Flush, name, kThisTarget};
+  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &CopyOut, &Flush, name, kThisTarget};
 }
 
 template <class T>

@@ -61,6 +61,8 @@ struct StreamMixKernels {
   void (*backward)(const StreamMixBackward&);
   // out[k] = sum of the 16 lanes at sums + 16 k, for k < count.
   void (*finish_sums)(const float* sums, int count, float* out);
+  // Copies with non-temporal stores.
+  void (*copy_out)(const void* from, void* to, std::size_t bytes);
   // Orders non-temporal stores before what follows.
   void (*flush)();
   const char* name;  // "n4", "generic", ...

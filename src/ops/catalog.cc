@@ -8,15 +8,25 @@ namespace anabranch {
 
 std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
-      MhcPreEntry(),         MhcPreBackwardEntry(),
-      MhcSinkhornEntry(),    MhcSinkhornBackwardEntry(),
-      MhcPermutationEntry(), MhcPermutationBackwardEntry(),
-      MhcPreSinkhornEntry(), MhcPreSinkhornBackwardEntry(),
-      MhcPostEntry(),        MhcPostBackwardEntry(),
-      MhcHeadEntry(),        MhcHeadBackwardEntry(),
-      BlockAttnResEntry(),   BlockAttnResBackwardEntry(),
-      AttnResPrepareEntry(), AttnResPrepareBackwardEntry(),
-      AttnResMergeEntry(),   AttnResMergeBackwardEntry(),
+      MhcPreEntry(),
+      MhcPreBackwardEntry(),
+      MhcSinkhornEntry(),
+      MhcSinkhornBackwardEntry(),
+      MhcPermutationEntry(),
+      MhcPermutationBackwardEntry(),
+      MhcPreSinkhornEntry(),
+      MhcPreSinkhornBackwardEntry(),
+      MhcPostEntry(),
+      MhcPostBackwardEntry(),
+      MhcPostPreEntry(),
+      MhcHeadEntry(),
+      MhcHeadBackwardEntry(),
+      BlockAttnResEntry(),
+      BlockAttnResBackwardEntry(),
+      AttnResPrepareEntry(),
+      AttnResPrepareBackwardEntry(),
+      AttnResMergeEntry(),
+      AttnResMergeBackwardEntry(),
   };
   return operators;
 }

@@ -8,6 +8,7 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
+OperatorEntry MhcPostPreEntry();
 OperatorEntry MhcPreEntry();
 OperatorEntry MhcPreBackwardEntry();
 OperatorEntry MhcPreSinkhornEntry();

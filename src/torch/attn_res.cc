@@ -24,7 +24,14 @@ struct PrepareForward {
   static constexpr auto kList = &Args::blocks;
   static constexpr Output<Args> kOutputs[] = {&Args::o, &Args::m, &Args::l};
   static constexpr std::size_t kAttributes = kScoreAttributes;
-  static Status Infer(Args* args) { return InferAttnResPrepare(args); }
+  static Status Infer(Args* args) {
+    // An empty list says nothing of tokens: there are none, and o is [S, D].
+    if (args->blocks.empty() && args->queries.defined() && !args->o.defined()) {
+      const bool wide = args->queries.dtype == DType::kFloat64;
+      args->o = TensorView(nullptr, wide ? DType::kFloat64 : DType::kFloat32, args->queries.sizes);
+    }
+    return InferAttnResPrepare(args);
+  }
   static void SetAttributes(Args* a, Attributes values) { SetScoreAttributes(a, values); }
 };
 

@@ -8,6 +8,13 @@
 
 #include "src/core/plan_impl.h"
 
+// PyTorch 2.10 has no macro of the stable ABI's own, which carries the error's text.
+#ifdef STABLE_TORCH_ERROR_CODE_CHECK
+#define ANABRANCH_TORCH_CHECK(call) STABLE_TORCH_ERROR_CODE_CHECK(call)
+#else
+#define ANABRANCH_TORCH_CHECK(call) TORCH_ERROR_CODE_CHECK(call)
+#endif
+
 namespace anabranch::torch_face {
 namespace {
 
@@ -78,7 +85,7 @@ Operand ToOperand(const Tensor& tensor) {
   operand.dtype_name = kUnnamed;
   // Not Tensor::scalar_type(), which throws for the types it does not know.
   std::int32_t type = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &type));
+  ANABRANCH_TORCH_CHECK(aoti_torch_get_dtype(tensor.get(), &type));
   for (const NamedScalarType& known : kScalarTypes) {
     if (static_cast<std::int32_t>(known.type) != type) continue;
     operand.view.dtype = known.ours;
@@ -122,9 +129,9 @@ void ThrowUnlessOk(const Status& status) {
 Tensor Allocate(DType dtype, const Dims& sizes) {
   const Dims strides = ContiguousStrides(sizes);
   AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.rank, sizes.values, strides.values,
-                                                         ToTorch(dtype),
-                                                         aoti_torch_device_type_cpu(), 0, &handle));
+  ANABRANCH_TORCH_CHECK(aoti_torch_empty_strided(sizes.rank, sizes.values, strides.values,
+                                                 ToTorch(dtype), aoti_torch_device_type_cpu(), 0,
+                                                 &handle));
   return Tensor(handle);
 }
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,64 @@ def test_many_python_threads_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+THREADS = """
+import os, torch, anabranch
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+torch.set_num_threads({count})
+big = torch.randn(1 << 20)
+(big + big).sum()  # starts the threads of torch
+before = threads()
+x = torch.randn(512, 4, 256, requires_grad=True)
+phi, alpha, bias = torch.randn(24, 1024) / 32, torch.ones(3), torch.zeros(24)
+for _ in range(3):
+    h_in, h_post, h_res = anabranch.mhc_pre_sinkhorn(x, phi, alpha, bias)
+    y = anabranch.mhc_post(x, h_res, h_in, h_post)
+    anabranch.block_attn_res([h_in, y[:, 0], y[:, 1]], torch.randn(256)).sum().backward()
+print(threads() - before, before)
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_no_thread_beside_torchs_own(count):
+    """No pool of our own, and none where torch.set_num_threads allows one thread."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(anabranch.__file__).parents[1])}
+    more, before = map(int, run_python(THREADS.format(count=count), env=environment).split())
+    assert more == 0
+    assert before >= count
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_the_gil_is_released(recorded):
+    """Another Python thread runs in the middle of a long call."""
+    logits = torch.randn(256, 4, 4, requires_grad=recorded)
+    ticks: list[float] = []
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(1e-4)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        while not ticks:
+            time.sleep(1e-3)
+        start = time.monotonic()
+        # Long enough to hold many ticks, however slow the machine.
+        anabranch.mhc_sinkhorn(logits, num_iters=50_000)
+        end = time.monotonic()
+    finally:
+        stop.set()
+        ticker.join()
+    # Not near the ends, where threads may change places before and after the operator itself.
+    margin = (end - start) / 4
+    assert any(start + margin < t < end - margin for t in ticks)
 
 
 class Mixed(torch.utils.data.Dataset):

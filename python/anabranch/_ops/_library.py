@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -62,6 +64,11 @@ def agree(tensor: Tensor | None, *sizes: Size) -> None:
             torch._check(have == want)
 
 
+def filled(grad: Tensor | None, like: Tensor, *shape: Size) -> Tensor:
+    """An output's gradient, zeros where nothing came back to that output."""
+    return like.new_zeros(shape) if grad is None else grad
+
+
 def absent(like: Tensor) -> Tensor:
     """What an absent output is: a float32 tensor of no elements."""
     return like.new_empty((0,), dtype=torch.float32)
@@ -72,6 +79,9 @@ def _placement_fault(op: torch._ops.OpOverload, tensors: Sequence[Any]) -> Value
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             continue
+        if tensor.layout is not torch.strided:
+            label = f"{op._opname}: {_name_of(op, tensor, tensors)}"
+            return cast(ValueError, _tensor_fault(label, tensor, optional=True))
         wanted = "cpu" if tensor.device.type not in _DEVICES else str(first)
         if str(tensor.device) != wanted:
             name = _name_of(op, tensor, tensors)
@@ -132,7 +142,10 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     if not torch.is_grad_enabled():
         return False
     # getattr: what is no tensor gets its error from the call itself.
-    return any(getattr(t, "requires_grad", False) for t in tensors)
+    if any(getattr(t, "requires_grad", False) for t in tensors):
+        return True
+    # A tensor of an outer torch.func level does not say that it is differentiated there.
+    return _functorch_level() is not None
 
 
 _unpack_dual: Callable[[Tensor], Any] = forward_ad.unpack_dual
@@ -148,19 +161,141 @@ def _refuse_forward_mode(op: torch._ops.OpOverload, args: Sequence[Any]) -> None
                 )
 
 
+class _Derivative:
+    """How autograd sees an operator: once eagerly, once under torch.func.
+
+    ``torch.library.register_autograd`` serves the dispatcher (compilers, direct callers). Calls of
+    the functions need not go through its Python kernel, which costs several times what an operator
+    on one token does, and which torch.func refuses.
+    """
+
+    def __init__(
+        self, op: torch._ops.OpOverload, setup: Callable[..., None], backward: Callable[..., Any]
+    ) -> None:
+        arguments = op._schema.arguments
+        lists = [i for i, a in enumerate(arguments) if str(a.type) == "List[Tensor]"]
+        self._list = lists[0] if lists else None
+        self._others = len(arguments) - 1
+        self.eager = self._make_eager(op, setup, backward)
+        self.functorch = self._make_functorch(op, setup, backward)
+
+    def flat(self, args: Sequence[Any]) -> Sequence[Any]:
+        """A function of autograd takes and returns no lists: the blocks stand one by one."""
+        at = self._list
+        return args if at is None else (*args[:at], *args[at], *args[at + 1 :])
+
+    def _packed(self, flat: Sequence[Any]) -> Sequence[Any]:
+        at = self._list
+        if at is None:
+            return flat
+        end = at + len(flat) - self._others
+        return (*flat[:at], list(flat[at:end]), *flat[end:])
+
+    def _make_eager(
+        self, op: torch._ops.OpOverload, setup: Callable[..., None], backward: Callable[..., Any]
+    ) -> Any:
+        derivative = self
+
+        class Eager(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *flat: Any) -> Any:
+                args = derivative._packed(flat)
+                with _below_autograd():
+                    output = op(*args)
+                setup(ctx, args, output)
+                return output
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> Any:
+                result = backward(ctx, *grads)
+                return derivative.flat(result) if isinstance(result, tuple) else result
+
+        Eager.__name__ = op._opname
+        return Eager
+
+    def _make_functorch(
+        self, op: torch._ops.OpOverload, setup: Callable[..., None], backward: Callable[..., Any]
+    ) -> Any:
+        derivative = self
+
+        class Functorch(torch.autograd.Function):
+            @staticmethod
+            def forward(*flat: Any) -> Any:
+                return op(*derivative._packed(flat))
+
+            @staticmethod
+            def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+                setup(ctx, derivative._packed(inputs), output)
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> Any:
+                result = backward(ctx, *grads)
+                return derivative.flat(result) if isinstance(result, tuple) else result
+
+            @staticmethod
+            def vmap(info: Any, in_dims: Any, *flat: Any) -> Any:
+                dims = derivative._packed(in_dims)
+                return _vmap_rules[op](info, dims, *derivative._packed(flat))
+
+        Functorch.__name__ = op._opname
+        return Functorch
+
+
+_derivatives: dict[torch._ops.OpOverload, _Derivative] = {}
+_vmap_rules: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
+
+
+def register_derivative(
+    op: torch._ops.OpOverload, setup: Callable[..., None], backward: Callable[..., Any]
+) -> None:
+    """Registers a derivative with the dispatcher and for :func:`invoke`.
+
+    ``setup(ctx, inputs, output)`` and ``backward(ctx, *grads)`` are those of
+    ``torch.library.register_autograd``; a gradient that is absent is None, not zeros.
+    """
+
+    def lazy(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.set_materialize_grads(False)
+        setup(ctx, inputs, output)
+
+    torch.library.register_autograd(op, backward, setup_context=lazy)
+    _derivatives[op] = _Derivative(op, lazy, backward)
+
+
+def refuse_second_derivative(op: torch._ops.OpOverload) -> None:
+    """Registers a backward for a backward operator that says no."""
+    name = op._opname
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            f"{name}: second derivatives are not supported, expected a first derivative "
+            "(no create_graph, no gradient of a gradient)"
+        )
+
+    register_derivative(op, setup, backward)
+
+
 def invoke(op: torch._ops.OpOverload, record: bool, *args: Any) -> Any:
     """Calls an operator; `record` says whether autograd must see it (see needs_grad).
 
-    When it need not, the Python autograd kernel is skipped. Failures become ValueError with the
-    library's text.
+    When it need not, no autograd kernel runs. Failures become ValueError with the library's text.
     """
     if torch.compiler.is_compiling():
         return op(*args)
+    if _dtensor in sys.modules and not _sharding:
+        _register_sharding()
     if forward_ad._current_level >= 0:
         _refuse_forward_mode(op, args)
     try:
-        if record or forward_ad._current_level >= 0 or _functorch_level() is not None:
-            return op(*args)
+        if _functorch_level() is not None:
+            derivative = _derivatives[op]
+            return derivative.functorch.apply(*derivative.flat(args))
+        if record:
+            derivative = _derivatives[op]
+            return derivative.eager.apply(*derivative.flat(args))
         with _below_autograd():
             return op(*args)
     except RuntimeError as error:
@@ -170,20 +305,22 @@ def invoke(op: torch._ops.OpOverload, record: bool, *args: Any) -> Any:
         raise fault from None
 
 
-def refuse_second_derivative(op: torch._ops.OpOverload) -> None:
-    """Registers a backward for a backward operator that says no."""
-    name = op._opname
+def invoke_backward(op: torch._ops.OpOverload, *args: Any) -> Any:
+    """Calls a backward operator from a derivative; recorded only to refuse a second one."""
+    return invoke(op, torch.is_grad_enabled(), *args)
 
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
 
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(
-            f"{name}: second derivatives are not supported, expected a first derivative "
-            "(no create_graph, no gradient of a gradient)"
-        )
+_dtensor = "torch.distributed.tensor"
+_sharding: list[bool] = []
 
-    torch.library.register_autograd(op, backward, setup_context=setup_context)
+
+def _register_sharding() -> None:
+    """Teaches DTensor our operators, once a program has loaded it."""
+    module = sys.modules[_dtensor]
+    if getattr(module, "DTensor", None) is None:
+        return  # being imported
+    _sharding.append(True)
+    importlib.import_module("anabranch.distributed")
 
 
 def _moved(value: Any, dim: Any, size: int) -> Any:
@@ -218,6 +355,10 @@ def register_vmap(
     names = [a.name for a in op._schema.arguments]
     single = len(op._schema.returns) == 1
 
+    def call(*args: Any) -> Any:
+        # An outer level may differentiate what this one maps.
+        return invoke(op, needs_grad(*_derivatives[op].flat(args)), *args)
+
     def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         size = info.batch_size
         parameters = any(
@@ -228,7 +369,7 @@ def register_vmap(
                 _moved(v, d, size) if n in tokens else v
                 for n, v, d in zip(names, args, in_dims, strict=True)
             ]
-            result = op(*moved)
+            result = call(*moved)
             if single:
                 return result, out_dims[0]
             # An absent output has no elements and nothing to map.
@@ -237,11 +378,11 @@ def register_vmap(
                 for r, d in zip(result, out_dims, strict=True)
             ]
             return result, tuple(dims)
-        rows = [
-            op(*(_slice(v, d, i) for v, d in zip(args, in_dims, strict=True))) for i in range(size)
-        ]
+        pairs = list(zip(args, in_dims, strict=True))
+        rows = [call(*(_slice(v, d, i) for v, d in pairs)) for i in range(size)]
         if single:
             return torch.stack(rows), 0
         return tuple(torch.stack(column) for column in zip(*rows, strict=True)), (0,) * len(rows[0])
 
     torch.library.register_vmap(op, rule)
+    _vmap_rules[op] = rule

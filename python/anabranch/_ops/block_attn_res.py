@@ -11,8 +11,11 @@ from anabranch._ops._library import (
     absent,
     agree,
     fake,
+    filled,
     infer,
+    invoke_backward,
     refuse_second_derivative,
+    register_derivative,
     register_vmap,
 )
 from anabranch._ops.mhc_pre import coefficient
@@ -94,14 +97,16 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
         ctx.save_for_backward(partial_block, proj_weight, rmsnorm_gamma, alpha_cache, rms, *blocks)
 
 
-def _backward(ctx: Any, grad_h: Tensor, *_: Any) -> tuple[Any, ...]:
+def _backward(ctx: Any, grad_h: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if not ctx.alpha_out:
         raise RuntimeError(
             "block_attn_res: alpha_out is False, expected True for a call to differentiate"
         )
     partial_block, proj_weight, rmsnorm_gamma, alpha, rms, *blocks = ctx.saved_tensors
-    grad_partial, grad_weight, grad_gamma, grad_blocks = backward(
-        grad_h, blocks, partial_block, proj_weight, rmsnorm_gamma, alpha, rms, *ctx.attributes
+    grad_h = filled(grad_h, blocks[0], *blocks[0].shape)
+    args = (grad_h, blocks, partial_block, proj_weight, rmsnorm_gamma, alpha, rms)
+    grad_partial, grad_weight, grad_gamma, grad_blocks = invoke_backward(
+        backward, *args, *ctx.attributes
     )
     return (
         list(grad_blocks.unbind(0)),
@@ -112,7 +117,7 @@ def _backward(ctx: Any, grad_h: Tensor, *_: Any) -> tuple[Any, ...]:
     )
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
+register_derivative(forward, _setup, _backward)
 refuse_second_derivative(backward)
 register_vmap(forward, ("blocks", "partial_block"), (0, 0, 0))
 register_vmap(backward, (), None)

@@ -11,8 +11,11 @@ from anabranch._ops._library import (
     absent,
     agree,
     fake,
+    filled,
     infer,
+    invoke_backward,
     refuse_second_derivative,
+    register_derivative,
     register_vmap,
 )
 from anabranch._ops.mhc_pre import coefficient
@@ -74,13 +77,15 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
         ctx.save_for_backward(x, fn, scale, *kept)
 
 
-def _backward(ctx: Any, grad_y: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad_y: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     if not ctx.caches:
         raise RuntimeError("mhc_head: caches is False, expected True for a call to differentiate")
-    return (*backward(grad_y, *ctx.saved_tensors, ctx.hc_eps), None, None, None)
+    x = ctx.saved_tensors[0]
+    grad_y = filled(grad_y, x, *x.shape[:-2], x.shape[-1])
+    return (*invoke_backward(backward, grad_y, *ctx.saved_tensors, ctx.hc_eps), None, None, None)
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
+register_derivative(forward, _setup, _backward)
 refuse_second_derivative(backward)
 register_vmap(forward, ("x",), (0,) * 4)
 register_vmap(backward, (), None)

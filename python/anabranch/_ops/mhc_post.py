@@ -11,8 +11,11 @@ from anabranch._ops._library import (
     absent,
     agree,
     fake,
+    filled,
     infer,
+    invoke_backward,
     refuse_second_derivative,
+    register_derivative,
     register_vmap,
 )
 
@@ -54,13 +57,15 @@ def _setup(ctx: Any, inputs: tuple[Tensor | None, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad_output: Tensor | None) -> tuple[Tensor | None, ...]:
     x, h_res, h_out, h_post = ctx.saved_tensors
-    grad_x, grad_h_res, grad_h_out, grad_h_post = backward(grad_output, x, h_res, h_out, h_post)
+    grad_output = filled(grad_output, x, *x.shape)
+    grads = invoke_backward(backward, grad_output, x, h_res, h_out, h_post)
+    grad_x, grad_h_res, grad_h_out, grad_h_post = grads
     return grad_x, None if h_res is None else grad_h_res, grad_h_out, grad_h_post
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
+register_derivative(forward, _setup, _backward)
 refuse_second_derivative(backward)
 register_vmap(forward, ("x", "h_res", "h_out", "h_post"), (0,))
 register_vmap(backward, ("grad_output", "x", "h_res", "h_out", "h_post"), (0, 0, 0, 0))

@@ -12,8 +12,11 @@ from anabranch._ops._library import (
     absent,
     agree,
     fake,
+    filled,
     infer,
+    invoke_backward,
     refuse_second_derivative,
+    register_derivative,
     register_vmap,
 )
 
@@ -112,18 +115,25 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 
 def _backward(
-    ctx: Any, grad_h_in: Tensor, grad_h_post: Tensor, grad_h_res: Tensor, *_: Any
+    ctx: Any,
+    grad_h_in: Tensor | None,
+    grad_h_post: Tensor | None,
+    grad_h_res: Tensor | None,
+    *_: Any,
 ) -> tuple[Tensor | None, ...]:
     if not ctx.caches:
         raise RuntimeError("mhc_pre: caches is False, expected True for a call to differentiate")
     x, phi, alpha, gamma, h_post, inv_rms, h_mix, h_pre = ctx.saved_tensors
-    grad_x, grad_phi, grad_alpha, grad_bias, grad_gamma = backward(
+    *tokens, _, d = x.shape
+    residual = ctx.attributes[1]
+    grad_x, grad_phi, grad_alpha, grad_bias, grad_gamma = invoke_backward(
+        backward,
         x,
         phi,
         alpha,
-        grad_h_in,
-        grad_h_post,
-        None if ctx.attributes[1] == NONE else grad_h_res,
+        filled(grad_h_in, x, *tokens, d),
+        filled(grad_h_post, h_post, *h_post.shape),
+        None if residual == NONE else filled(grad_h_res, h_mix, *_residual_shape(x, phi, residual)),
         inv_rms,
         h_mix,
         h_pre,
@@ -136,7 +146,7 @@ def _backward(
     return (*grads, None, None, None, None, None)
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
+register_derivative(forward, _setup, _backward)
 refuse_second_derivative(backward)
 register_vmap(forward, ("x",), (0,) * 6)
 register_vmap(backward, ("x",), None)

@@ -12,8 +12,11 @@ from anabranch._ops._library import (
     absent,
     agree,
     fake,
+    filled,
     infer,
+    invoke_backward,
     refuse_second_derivative,
+    register_derivative,
     register_vmap,
 )
 from anabranch._ops.mhc_pre import coefficient
@@ -100,17 +103,31 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 
 def _backward(
-    ctx: Any, grad_h_in: Tensor, grad_h_post: Tensor, grad_h_res: Tensor, *_: Any
+    ctx: Any,
+    grad_h_in: Tensor | None,
+    grad_h_post: Tensor | None,
+    grad_h_res: Tensor | None,
+    *_: Any,
 ) -> tuple[Tensor | None, ...]:
     if not ctx.caches:
         raise RuntimeError(
             "mhc_pre_sinkhorn: caches is False, expected True for a call to differentiate"
         )
-    grads = backward(grad_h_in, grad_h_post, grad_h_res, *ctx.saved_tensors, *ctx.attributes)
+    saved = ctx.saved_tensors
+    x, phi = saved[:2]
+    *tokens, n, d = x.shape
+    grads = invoke_backward(
+        backward,
+        filled(grad_h_in, x, *tokens, d),
+        filled(grad_h_post, phi, *tokens, n),
+        filled(grad_h_res, phi, *tokens, n, n),
+        *saved,
+        *ctx.attributes,
+    )
     return (*grads, None, None, None, None, None)
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
+register_derivative(forward, _setup, _backward)
 refuse_second_derivative(backward)
 register_vmap(forward, ("x",), None)
 register_vmap(backward, (), None)

@@ -11,8 +11,11 @@ from anabranch._ops._library import (
     absent,
     agree,
     fake,
+    filled,
     infer,
+    invoke_backward,
     refuse_second_derivative,
+    register_derivative,
     register_vmap,
 )
 
@@ -82,24 +85,27 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     ctx.save_for_backward(logits, *((sum_out, norm_out) if iterates else (None, None)))
 
 
-def _backward(ctx: Any, grad_h_res: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-    grad = backward(grad_h_res, *ctx.saved_tensors, *ctx.attributes)
+def _backward(ctx: Any, grad_h_res: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    logits = ctx.saved_tensors[0]
+    grad_h_res = filled(grad_h_res, logits, *logits.shape)
+    grad = invoke_backward(backward, grad_h_res, *ctx.saved_tensors, *ctx.attributes)
     return grad, None, None, None, None, None
 
 
 def _permutation_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
+    ctx.n = output.shape[-1]
 
 
-def _permutation_backward(ctx: Any, grad_h_res: Tensor) -> Tensor:
-    grad: Tensor = permutation_backward(grad_h_res, *ctx.saved_tensors)
+def _permutation_backward(ctx: Any, grad_h_res: Tensor | None) -> Tensor:
+    logits = ctx.saved_tensors[0]
+    grad_h_res = filled(grad_h_res, logits, *logits.shape[:-1], ctx.n, ctx.n)
+    grad: Tensor = invoke_backward(permutation_backward, grad_h_res, *ctx.saved_tensors)
     return grad
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
-torch.library.register_autograd(
-    permutation, _permutation_backward, setup_context=_permutation_setup
-)
+register_derivative(forward, _setup, _backward)
+register_derivative(permutation, _permutation_setup, _permutation_backward)
 refuse_second_derivative(backward)
 refuse_second_derivative(permutation_backward)
 register_vmap(forward, ("logits",), (0, 1, 1))

@@ -5,19 +5,15 @@
 #include <utility>
 
 #include "src/core/check.h"
-#include "src/core/half.h"
 #include "src/core/parallel.h"
 #include "src/core/plan_impl.h"
 #include "src/core/tokens.h"
+#include "src/kernels/post_forward.h"
 #include "src/kernels/stream_mix.h"
 #include "src/ops/prepare.h"
 
 namespace anabranch {
 namespace {
-
-// Rows that are not dense along D are copied piece by piece into dense ones on the stack.
-constexpr std::int64_t kPiece = 128;
-constexpr std::size_t kPieceBytes = kPiece * sizeof(float);
 
 struct Shape {
   explicit Shape(const TensorView& x)
@@ -66,87 +62,27 @@ class MixPlan : public PlanImpl {
     return t + 1 < shape_.tokens ? rows.index.Offset(t + 1) - rows.index.Offset(t) : 0;
   }
 
-  // Dense copies of one token's coefficients. Returns false without h_res.
-  bool LoadCoefficients(std::int64_t t, const TokenRows& h_post, const TokenRows& h_res,
-                        float* post, float* res) const {
-    const int n = shape_.n;
-    for (int i = 0; i < n; ++i) post[i] = CleanNan(h_post.At<float>(t, i));
-    if (!h_res.defined()) return false;
-    for (int j = 0; j < n; ++j) {
-      for (int i = 0; i < n; ++i) res[j * n + i] = CleanNan(h_res.At<float>(t, j, i));
-    }
-    return true;
-  }
-
   Shape shape_;
   StreamMixKernels kernels_;
   std::int64_t tile_ = 1;
 };
 
-// Copies a piece of `rows` strided rows into dense ones of kPiece elements.
-void Gather(const TokenRows& from, std::int64_t t, std::int64_t begin, std::int64_t count, int rows,
-            std::byte* to) {
-  for (int i = 0; i < rows; ++i) {
-    const std::byte* row = from.Token(t) + (i * from.stride0 + begin * from.stride1) *
-                                               static_cast<std::int64_t>(from.element);
-    CopyStrided(to + i * kPiece * static_cast<std::int64_t>(from.element), 1, row, from.stride1,
-                count, from.element);
-  }
-}
-
-void Scatter(const std::byte* from, std::int64_t t, std::int64_t begin, std::int64_t count,
-             int rows, const TokenRows& to) {
-  for (int i = 0; i < rows; ++i) {
-    std::byte* row =
-        to.Token(t) + (i * to.stride0 + begin * to.stride1) * static_cast<std::int64_t>(to.element);
-    CopyStrided(row, to.stride1, from + i * kPiece * static_cast<std::int64_t>(to.element), 1,
-                count, to.element);
-  }
-}
-
 class ForwardPlan final : public MixPlan {
  public:
   ForwardPlan(const MhcPostArgs& a, Target target, const Context& context)
       : MixPlan(Shape(a.x), a.x, Shape(a.x).n + 1, Shape(a.x).n, target, context),
-        x_(a.x, 2),
-        h_out_(a.h_out, 1),
-        h_post_(a.h_post, 1),
-        h_res_(TokenRows::Matrix(a.h_res, shape_.leading, shape_.n)),
-        y_(a.y, 2),
-        dense_(x_.stride1 == 1 && h_out_.stride1 == 1 && y_.stride1 == 1) {
-    info.streaming = info.streaming && dense_;
+        post_(a.x, a.h_res, a.h_out, a.h_post, target),
+        y_(a.y, 2) {
+    info.streaming = info.streaming && post_.StreamsTo(y_);
   }
 
   void Run(std::byte* /*workspace*/, const Context& context) const override {
-    ForEachToken(context, [this](std::int64_t t) {
-      float post[kMaxStreams];
-      float res[kMaxStreams * kMaxStreams];
-      const bool mixes = LoadCoefficients(t, h_post_, h_res_, post, res);
-      if (dense_) {
-        kernels_.forward({x_.Token(t), x_.stride0, h_out_.Token(t), post, mixes ? res : nullptr,
-                          y_.Token(t), y_.stride0, shape_.n, shape_.d, info.streaming, Next(x_, t),
-                          Next(h_out_, t)});
-      } else {
-        RunStrided(t, post, mixes ? res : nullptr);
-      }
-    });
+    ForEachToken(context, [this](std::int64_t t) { post_.Run(t, y_, t, info.streaming); });
   }
 
  private:
-  void RunStrided(std::int64_t t, const float* post, const float* res) const {
-    alignas(64) std::byte x[kMaxStreams * kPieceBytes];
-    alignas(64) std::byte h_out[kPieceBytes];
-    for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
-      const std::int64_t count = std::min(kPiece, shape_.d - begin);
-      Gather(x_, t, begin, count, shape_.n, x);
-      Gather(h_out_, t, begin, count, 1, h_out);
-      kernels_.forward({x, kPiece, h_out, post, res, x, kPiece, shape_.n, count, false});
-      Scatter(x, t, begin, count, shape_.n, y_);
-    }
-  }
-
-  TokenRows x_, h_out_, h_post_, h_res_, y_;
-  bool dense_;
+  PostForward post_;
+  TokenRows y_;
 };
 
 class BackwardPlan final : public MixPlan {
@@ -169,18 +105,16 @@ class BackwardPlan final : public MixPlan {
 
   void Run(std::byte* /*workspace*/, const Context& context) const override {
     ForEachToken(context, [this](std::int64_t t) {
-      float post[kMaxStreams];
-      float res[kMaxStreams * kMaxStreams];
+      const MixCoefficients c(h_post_, h_res_, t, shape_.n);
       alignas(64) float sums[(kMaxStreams + 1) * kMaxStreams * 16];
-      const bool mixes = LoadCoefficients(t, h_post_, h_res_, post, res);
       std::fill_n(sums, (shape_.n + 1) * shape_.n * 16, 0.0f);
       StreamMixBackward call{grad_y_.Token(t),
                              grad_y_.stride0,
                              x_.Token(t),
                              x_.stride0,
                              h_out_.Token(t),
-                             post,
-                             mixes ? res : nullptr,
+                             c.post,
+                             c.matrix(),
                              grad_x_.Token(t),
                              grad_x_.stride0,
                              grad_h_out_.Token(t),
@@ -214,12 +148,12 @@ class BackwardPlan final : public MixPlan {
     call.grad_y_lane = call.x_lane = call.grad_x_lane = kPiece;
     for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
       call.d = std::min(kPiece, shape_.d - begin);
-      Gather(grad_y_, t, begin, call.d, shape_.n, grad);
-      Gather(x_, t, begin, call.d, shape_.n, x);
-      Gather(h_out_, t, begin, call.d, 1, h_out);
+      GatherPiece(grad_y_, t, begin, call.d, shape_.n, grad);
+      GatherPiece(x_, t, begin, call.d, shape_.n, x);
+      GatherPiece(h_out_, t, begin, call.d, 1, h_out);
       kernels_.backward(call);
-      Scatter(grad, t, begin, call.d, shape_.n, grad_x_);
-      Scatter(grad_h_out, t, begin, call.d, 1, grad_h_out_);
+      ScatterPiece(grad, t, begin, call.d, shape_.n, grad_x_);
+      ScatterPiece(grad_h_out, t, begin, call.d, 1, grad_h_out_);
     }
   }
 

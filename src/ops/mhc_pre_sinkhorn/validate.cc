@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "src/core/caught.h"
 #include "src/core/check.h"
 #include "src/core/mhc_check.h"
@@ -11,48 +9,6 @@ namespace {
 constexpr char kForward[] = "mhc_pre_sinkhorn";
 constexpr char kBackward[] = "mhc_pre_sinkhorn_backward";
 constexpr Residual kForm = Residual::kMatrix;
-constexpr std::int64_t kMaxIterations = 1000000;
-
-// [*] or [*, 1].
-void PerToken(Checker& c, const char* name, const TensorView& t, PreSizes* s) {
-  if (t.rank() == s->tokens.rank + 1) {
-    Dims inner{1};
-    return c.MatchesTokens(name, t, &s->tokens, &inner, "x");
-  }
-  s->PerToken(c, name, t);
-}
-
-// sum_out [N, T, n] and norm_out [N, T, n, n].
-void Caches(Checker& c, const TensorView& sum_out, const TensorView& norm_out, std::int64_t steps,
-            PreSizes* s) {
-  const std::int64_t tokens = NumElements(s->tokens);
-  Dims sums{steps, tokens, s->n};
-  c.Matches("sum_out", sum_out, &sums, "x and num_iters");
-  Dims norms{sums[0], sums[1], s->n, s->n};
-  c.Matches("norm_out", norm_out, &norms, "x and num_iters");
-}
-
-void CheckIterations(Checker& c, std::int64_t num_iters) {
-  if (c.ok() && (num_iters < 1 || num_iters > kMaxIterations)) {
-    c.Invalid("options.num_iters is " + std::to_string(num_iters) + ", expected 1.." +
-              std::to_string(kMaxIterations));
-  }
-}
-
-void CheckOptions(Checker& c, const MhcOptions& options) {
-  CheckPreOptions(c, options);
-  if (c.ok() && !(options.clamp_low <= options.clamp_high)) {
-    c.Invalid("options.clamp is (" + std::to_string(options.clamp_low) + ", " +
-              std::to_string(options.clamp_high) + "), expected clamp_low <= clamp_high");
-  }
-}
-
-void Together(Checker& c, const TensorView& sum_out, const TensorView& norm_out) {
-  if (c.ok() && sum_out.defined() != norm_out.defined()) {
-    c.Invalid(std::string(sum_out.defined() ? "norm_out" : "sum_out") +
-              " is absent, expected both of sum_out and norm_out or none of them");
-  }
-}
 
 }  // namespace
 
@@ -84,15 +40,15 @@ Status InferMhcPreSinkhorn(MhcPreSinkhornArgs* a) try {
   s.PerStream(c, "h_post", a->h_post);
   s.Residuals(c, "h_res", a->h_res, kForm);
   s.PerStream(c, "h_pre", a->h_pre);
-  PerToken(c, "inv_rms", a->inv_rms, &s);
+  s.PerTokenColumn(c, "inv_rms", a->inv_rms);
   s.Settle(kForm);
   s.Phi(c, "phi", a->phi);
   PreSizes::Alpha(c, "alpha", a->alpha, 3);
   s.Rows(c, "bias", a->bias);
   s.PerRow(c, "h_mix", a->h_mix);
-  CheckIterations(c, a->options.num_iters);
-  Caches(c, a->sum_out, a->norm_out, 2 * a->options.num_iters, &s);
-  CheckOptions(c, a->options);
+  CheckIterations(c, a->options);
+  s.Iterates(c, a->sum_out, a->norm_out, 2 * a->options.num_iters);
+  CheckPreSinkhornOptions(c, a->options);
   if (!c.ok()) return c.status();
   const DType coefficient = Checker::CoefficientFor(a->x.dtype);
   SetOutput(&a->h_in, a->x.dtype, Concat(s.tokens, {s.d}));
@@ -142,14 +98,14 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) try {
                               {"grad_phi", a->grad_phi},
                               {"grad_alpha", a->grad_alpha},
                               {"grad_bias", a->grad_bias}});
-  Together(c, a->sum_out, a->norm_out);
+  CheckTogether(c, a->sum_out, a->norm_out);
   PreSizes s;
   s.FromX(c, a->x, kForm);
   s.Hidden(c, "grad_h_in", a->grad_h_in);
   s.PerStream(c, "grad_h_post", a->grad_h_post);
   s.Residuals(c, "grad_h_res", a->grad_h_res, kForm);
   s.PerStream(c, "h_pre", a->h_pre);
-  PerToken(c, "inv_rms", a->inv_rms, &s);
+  s.PerTokenColumn(c, "inv_rms", a->inv_rms);
   s.Streams(c, "grad_x", a->grad_x);
   s.Settle(kForm);
   s.Phi(c, "phi", a->phi);
@@ -159,7 +115,7 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) try {
   s.Rows(c, "bias", a->bias);
   s.Rows(c, "grad_bias", a->grad_bias);
   s.PerRow(c, "h_mix", a->h_mix);
-  Caches(c, a->sum_out, a->norm_out, kUnknown, &s);
+  s.Iterates(c, a->sum_out, a->norm_out, kUnknown);
   if (a->sum_out.defined()) {
     const std::int64_t steps = a->sum_out.sizes[0];
     if (c.ok() && steps != kUnknown && (steps < 2 || steps % 2 != 0)) {
@@ -167,9 +123,9 @@ Status InferMhcPreSinkhornBackward(MhcPreSinkhornBackwardArgs* a) try {
                 ", expected an even number of normalisations, at least 2");
     }
   } else {
-    CheckIterations(c, a->options.num_iters);
+    CheckIterations(c, a->options);
   }
-  CheckOptions(c, a->options);
+  CheckPreSinkhornOptions(c, a->options);
   if (!c.ok()) return c.status();
   const DType coefficient = Checker::CoefficientFor(a->x.dtype);
   SetOutput(&a->grad_x, a->x.dtype, Concat(s.tokens, {s.n, s.d}));
@@ -187,17 +143,7 @@ Status Validate(const MhcPreSinkhornArgs& args) {
   c.Required("h_in", args.h_in);
   c.Required("h_post", args.h_post);
   c.Required("h_res", args.h_res);
-  const TensorView* caches[] = {&args.h_pre, &args.h_mix, &args.inv_rms};
-  const char* names[] = {"h_pre", "h_mix", "inv_rms"};
-  Together(c, args.sum_out, args.norm_out);
-  const bool wanted = args.h_pre.defined() || args.h_mix.defined() || args.inv_rms.defined() ||
-                      args.sum_out.defined();
-  for (int k = 0; wanted && k < 3; ++k) {
-    if (c.ok() && !caches[k]->defined()) {
-      c.Invalid(std::string(names[k]) +
-                " is absent, expected all of h_pre, h_mix and inv_rms or none of the caches");
-    }
-  }
+  CheckCaches(c, {args.h_pre, args.h_mix, args.inv_rms, args.sum_out, args.norm_out});
   if (!c.ok()) return c.status();
   MhcPreSinkhornArgs inferred = args;
   if (Status status = InferMhcPreSinkhorn(&inferred); !status.ok()) return status;

@@ -1,0 +1,122 @@
+"""The suite's results as a Markdown table and as plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+OURS = ("anabranch", "anabranch.nn")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+def markdown(results: list[dict[str, Any]], machine: str, command: str) -> str:
+    """One row a case and contender; `x` is how many times as long as anabranch it takes."""
+    lines = [
+        f"Machine: {machine}. Command: `{command}`.",
+        "",
+        "| work | contender | median | spread | x anabranch | peak memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        title = result["title"]
+        for row in result["contenders"]:
+            lines.append(
+                f"| {title} | {row['name']} | {_time(row['median'])} | {row['spread']:.0%} "
+                f"| {row['ratio']:.2f} | {row['peak_bytes'] / 2**20:.0f} MiB |"
+            )
+            title = ""
+        for name, why in result["skipped"].items():
+            lines.append(f"| {title} | {name} | {why} | | | |")
+            title = ""
+    return "\n".join(lines) + "\n"
+
+
+def plots(results: list[dict[str, Any]], scaling: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """Ratio bars, time against tokens, scaling over threads. Returns the files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    files = []
+
+    def save(figure: Any, name: str) -> None:
+        path = folder / name
+        figure.savefig(path, dpi=120, bbox_inches="tight")
+        plt.close(figure)
+        files.append(path)
+
+    figure, axes = plt.subplots(figsize=(9, 0.32 * sum(len(r["contenders"]) for r in results) + 1))
+    labels, ratios, colours = [], [], []
+    for result in results:
+        for row in result["contenders"]:
+            if row["name"] != "anabranch":
+                labels.append(f"{result['title']}: {row['name']}")
+                ratios.append(row["ratio"])
+                colours.append("tab:blue" if row["name"] in OURS else "tab:orange")
+    axes.barh(labels, ratios, color=colours)
+    axes.set(xscale="log", xlabel="time, as a multiple of the anabranch functions")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    save(figure, "ratios.png")
+
+    families: dict[tuple[str, int, int, bool], list[dict[str, Any]]] = {}
+    for result in results:
+        work = result["work"]
+        key = (work["op"], work["d"], work["sources"], work["backward"])
+        families.setdefault(key, []).append(result)
+    for (op, d, sources, backward), family in families.items():
+        if len(family) < 2:
+            continue
+        figure, axes = plt.subplots(figsize=(6, 4))
+        names = dict.fromkeys(row["name"] for r in family for row in r["contenders"])
+        for name in names:
+            points = [
+                (r["work"]["tokens"], row["median"])
+                for r in family
+                for row in r["contenders"]
+                if row["name"] == name
+            ]
+            axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name)
+        way = "forward + backward" if backward else "forward"
+        axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="seconds")
+        axes.set_title(f"{op}{f' L={sources}' if sources else ''} D={d} {way}")
+        axes.legend(fontsize="small")
+        slug = f"{op.replace(' ', '_')}_L{sources}_D{d}_{'both' if backward else 'forward'}"
+        save(figure, f"tokens_{slug}.png")
+
+    if scaling:
+        figure, axes = plt.subplots(figsize=(6, 4))
+        for name in dict.fromkeys(s["title"] for s in scaling):
+            points = sorted((s["threads"], s["median"]) for s in scaling if s["title"] == name)
+            axes.plot([p[0] for p in points], [points[0][1] / p[1] for p in points], "o-", label=name)
+        most = max(s["threads"] for s in scaling)
+        axes.plot([1, most], [1, most], "k:", linewidth=0.8)
+        axes.set(xlabel="threads", ylabel="times as fast as one thread")
+        axes.legend(fontsize="small")
+        save(figure, "threads.png")
+    return files
+
+
+def roofline(rows: list[dict[str, Any]], folder: Path) -> Path:
+    """Fractions of the roofs, from `anabranch bench --json`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 0.3 * len(rows) + 1))
+    labels = [
+        f"{r['op']} {r['pass']} T={r['T']} D={r['D']} ({r['roof']})" for r in rows
+    ]
+    axes.barh(labels, [r["fraction"] for r in rows])
+    axes.set(xlim=(0, 1.05), xlabel="fraction of the roof measured in the same run")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    path = folder / "roofs.png"
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    plt.close(figure)
+    return path

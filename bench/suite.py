@@ -1,0 +1,169 @@
+"""Compares anabranch with what a PyTorch user would take instead, in one process, side by side.
+
+    python bench/suite.py --quick            # two minutes
+    python bench/suite.py --out out/bench    # all of it: an hour or so
+
+Writes results.json, table.md and plots into the output folder and prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from contenders import Work, contenders
+from measure import available_bytes, peak_bytes, side_by_side
+from report import markdown, plots, roofline
+from tqdm import tqdm
+
+QUICK = [
+    *(Work("mhc sublayer", t, d, 0, b) for t, d in ((1, 4096), (512, 1024)) for b in (False, True)),
+    *(Work("block_attn_res", 512, 1024, 9, b) for b in (False, True)),
+]
+
+
+def full_works() -> list[Work]:
+    """Every combination of the table."""
+    works = []
+    for backward in (False, True):
+        for d in (1024, 4096, 7168):
+            for tokens in (1, 16, 512, 2048, 8192):
+                works.append(Work("mhc sublayer", tokens, d, 0, backward))
+        for sources, d in ((2, 7168), (9, 7168), (66, 2048)):
+            for tokens in (1, 16, 512, 2048):
+                works.append(Work("block_attn_res", tokens, d, sources, backward))
+    return works
+
+
+def machine() -> str:
+    """Processor, cores, PyTorch."""
+    name = platform.processor() or platform.machine()
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    cores = len(os.sched_getaffinity(0))
+    return f"{name}, {cores} cores, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def measure(work: Work, args: argparse.Namespace) -> dict[str, Any]:
+    """All contenders of one case."""
+    calls = contenders(work, compiled=not args.no_compile)
+    skipped = {}
+    if work.eager_bytes > 0.7 * available_bytes():
+        why = f"not run: needs about {work.eager_bytes / 2**30:.0f} GiB"
+        skipped = {name: why for name in calls if not name.startswith("anabranch")}
+        calls = {name: call for name, call in calls.items() if name not in skipped}
+    peaks = {name: peak_bytes(call) for name, call in calls.items()}
+    torch._dynamo.config.recompile_limit = 64
+    times = side_by_side(calls, args.seconds, args.rounds)
+    ours = times["anabranch"].median
+    rows = [
+        {
+            "name": name,
+            "median": t.median,
+            "spread": t.spread,
+            "runs": len(t.seconds),
+            "ratio": t.median / ours,
+            "peak_bytes": peaks[name],
+        }
+        for name, t in times.items()
+    ]
+    return {"title": work.title, "work": asdict(work), "contenders": rows, "skipped": skipped}
+
+
+def scaling(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ours with 1 .. all threads."""
+    most = torch.get_num_threads()
+    rows = []
+    shapes = [(512, 1024)] if args.quick else [(2048, 4096)]
+    for tokens, d in shapes:
+        for work in (
+            Work("mhc sublayer", tokens, d),
+            Work("mhc sublayer", tokens, d, 0, True),
+            Work("block_attn_res", tokens, d, 9),
+            Work("block_attn_res", tokens, d, 9, True),
+        ):
+            call = contenders(work, compiled=False)["anabranch"]
+            for threads in sorted({1, 2, most, *(2**k for k in range(10) if 2**k < most)}):
+                if threads > most:
+                    continue
+                torch.set_num_threads(threads)
+                times = side_by_side({"anabranch": call}, args.seconds / 4, args.rounds)
+                median = times["anabranch"].median
+                rows.append({"title": work.title, "threads": threads, "median": median})
+    torch.set_num_threads(most)
+    return rows
+
+
+def roofs(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """The operators against this machine's roofs, by the C++ program."""
+    path = folder / "roofs.json"
+    command = [args.program, "bench", "--json", str(path)]
+    subprocess.run([*command, "--quick"] if args.quick else command, check=True)
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return rows
+
+
+def write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    draft = path.with_suffix(path.suffix + ".draft")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few cases, about two minutes")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder for the results")
+    parser.add_argument("--only", help="cases whose title contains this text")
+    parser.add_argument("--seconds", type=float, help="time for the calls of a case")
+    parser.add_argument("--rounds", type=int, default=5, help="fewest rounds of a case")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--program", help="the program `anabranch`, for the roofs")
+    args = parser.parse_args()
+    args.seconds = args.seconds or (3.0 if args.quick else 10.0)
+    works = [w for w in (QUICK if args.quick else full_works()) if (args.only or "") in w.title]
+    if not works:
+        parser.error(f"--only is {args.only!r}, expected part of a title such as T=2048 forward")
+    args.out.mkdir(parents=True, exist_ok=True)
+    command = "python bench/suite.py " + " ".join(sys.argv[1:])
+    results: list[dict[str, Any]] = []
+    begin = time.time()
+    bar = tqdm(works, unit="case")
+    for work in bar:
+        bar.set_description(work.title)
+        results.append(measure(work, args))
+        # Written after every case: an interrupted run leaves what it has.
+        write(args.out / "table.md", markdown(results, machine(), command))
+        torch.compiler.reset()
+    threads = scaling(args)
+    data: dict[str, Any] = {
+        "machine": machine(),
+        "command": command,
+        "seconds": time.time() - begin,
+        "results": results,
+        "scaling": threads,
+    }
+    files = plots(results, threads, args.out)
+    if args.program:
+        data["roofs"] = roofs(args, args.out)
+        files.append(roofline(data["roofs"], args.out))
+    write(args.out / "results.json", json.dumps(data, indent=1) + "\n")
+    print((args.out / "table.md").read_text(encoding="utf-8"))
+    print("\n".join(f"plot: {path}" for path in files))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

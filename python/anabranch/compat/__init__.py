@@ -1,0 +1,1 @@
+"""Layers that let programs written for other libraries run here; none is active unasked."""

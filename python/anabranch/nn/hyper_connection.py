@@ -1,0 +1,394 @@
+"""Manifold-Constrained Hyper-Connections as modules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from anabranch import functional
+from anabranch.nn._fp32 import Fp32Module, check_norm_eps, check_positive, check_streams
+
+Residual = Literal["sinkhorn", "permutation", "identity"]
+
+#: What a preset fixes; an explicit argument of the constructor goes before it.
+PRESETS: dict[str, dict[str, Any]] = {
+    "deepseek_v4": {
+        "residual": "sinkhorn",
+        "norm_weight": False,
+        "norm_eps": 1e-6,
+        "hc_eps": 1e-6,
+    },
+    "mhc_lite": {
+        "residual": "permutation",
+        "norm_weight": False,
+        "norm_eps": 1e-6,
+        "hc_eps": 0.0,
+    },
+}
+
+# A new network is the plain residual network but for the projection's share: logits of deviation
+# 0.005, h_post off by 0.25 %. Not zero: equal streams would stay equal for ever.
+_INITIAL_SCALE = 0.01
+_INITIAL_PROJECTION = 0.5
+# What a new h_res gives away from its diagonal, in all.
+_INITIAL_LEAK = 0.01
+# For n = 1, where a sigmoid cannot be 1.
+_LARGEST_GATE = 0.999
+
+
+class MixState(NamedTuple):
+    """What ``HyperConnection.pre`` hands to ``post``: h_post ``[*, n]``, h_res ``[*, n, n]`` or
+    None, float32."""
+
+    h_post: Tensor
+    h_res: Tensor | None
+
+
+def expand_streams(x: Tensor, n: int) -> Tensor:
+    """``[*, D]`` to n equal streams ``[*, n, D]``: the start of a network. A view, no copy."""
+    check_positive("expand_streams", n=n)
+    check_streams("expand_streams", "x", x)
+    if x.ndim < 1:
+        raise ValueError("expand_streams: x has shape (), expected (*, D)")
+    return x.unsqueeze(-2).expand(*x.shape[:-1], n, x.shape[-1])
+
+
+def _gate_bias(n: int, hc_eps: float) -> float:
+    """The bias b with sigmoid(b) + hc_eps = 1/n."""
+    gate = min(1 / n - hc_eps, _LARGEST_GATE)
+    return math.log(gate / (1 - gate))
+
+
+def _kept_logit(others: int) -> float:
+    """The logit that beats `others` zeros up to the initial leak."""
+    return math.log((1 - _INITIAL_LEAK) / _INITIAL_LEAK * others) if others else 0.0
+
+
+def _reset_projection(fn: Tensor, scale: Tensor) -> None:
+    nn.init.normal_(fn, std=_INITIAL_PROJECTION * fn.shape[1] ** -0.5)
+    nn.init.constant_(scale, _INITIAL_SCALE)
+
+
+class Coefficients(Fp32Module):
+    """The parameters of one hyper-connection; its forward computes all that depends on x.
+
+    A module of its own because FSDP2 gathers a module's parameters for the time of its forward.
+
+    Args:
+        dim, n: hidden size D and residual streams; K = n*D.
+        residual: the form of h_res: "sinkhorn" (F = n*n + 2n), "permutation" (F = n! + 2n,
+            n <= 5) or "identity" (F = 2n: h_res is absent).
+        norm_weight: whether the norm has a weight ``[n, D]``.
+        clamp: interval of the Sinkhorn logits.
+        save: "recompute" or "all", see :func:`anabranch.mhc_pre_sinkhorn`.
+
+    Shapes:
+        fn ``[F, K]``, base ``[F]``, scale ``[3]`` (``[2]`` for "identity"), norm_weight ``[n, D]``,
+        float32.
+    """
+
+    fn: Tensor
+    base: Tensor
+    scale: Tensor
+    norm_weight: Tensor | None
+
+    def __init__(
+        self,
+        dim: int,
+        n: int,
+        *,
+        residual: Residual,
+        norm_weight: bool,
+        num_iters: int,
+        norm_eps: float,
+        hc_eps: float,
+        clamp: tuple[float, float] | None = None,
+        save: Literal["recompute", "all"] = "recompute",
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim, self.n, self.residual = dim, n, residual
+        self.num_iters, self.norm_eps, self.hc_eps = num_iters, norm_eps, hc_eps
+        self.clamp, self.save = clamp, save
+        mixing = {"sinkhorn": n * n, "identity": 0}.get(residual)
+        rows = 2 * n + (math.factorial(n) if mixing is None else mixing)
+
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, dtype=torch.float32, device=device))
+
+        self.fn = parameter(rows, n * dim)
+        self.base = parameter(rows)
+        self.scale = parameter(2 if residual == "identity" else 3)
+        self.register_parameter("norm_weight", parameter(n, dim) if norm_weight else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """h_pre near 1/n, h_post near 1, h_res near the identity."""
+        n = self.n
+        _reset_projection(self.fn, self.scale)
+        if self.norm_weight is not None:
+            nn.init.ones_(self.norm_weight)
+        with torch.no_grad():
+            self.base.zero_()
+            self.base[:n] = _gate_bias(n, self.hc_eps)
+            mixing = self.base[2 * n :]
+            if self.residual == "sinkhorn":
+                mixing[:: n + 1] = _kept_logit(n - 1)
+            elif self.residual == "permutation":
+                mixing[0] = _kept_logit(mixing.numel() - 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """``(h_in [*, D], h_post [*, n], h_res [*, n, n] or None)`` of x ``[*, n, D]``."""
+        check_streams("HyperConnection", "x", x, self.n, self.dim)
+        self._check_dtype("HyperConnection", "coefficients.")
+        parameters = (self.fn, self.scale, self.base)
+        if self.residual == "sinkhorn" and self.norm_weight is None and self.clamp is None:
+            fused = functional.mhc_pre_sinkhorn(
+                x,
+                *parameters,
+                hc_mult=self.n,
+                num_iters=self.num_iters,
+                hc_eps=self.hc_eps,
+                norm_eps=self.norm_eps,
+                save=self.save,
+            )
+            return cast("tuple[Tensor, Tensor, Tensor]", fused)
+        forms: dict[str, Literal["matrix", "permutation", "none"]] = {
+            "sinkhorn": "matrix",
+            "permutation": "permutation",
+            "identity": "none",
+        }
+        h_in, h_post, logits = functional.mhc_pre(
+            x,
+            *parameters,
+            gamma=self.norm_weight,
+            norm_eps=self.norm_eps,
+            hc_eps=self.hc_eps,
+            residual=forms[self.residual],
+        )
+        return cast(Tensor, h_in), cast(Tensor, h_post), self._mix(logits)
+
+    def _mix(self, logits: Tensor | None) -> Tensor | None:
+        if logits is None:
+            return None
+        if self.residual == "permutation":
+            return functional.mhc_permutation(logits, self.n)
+        return functional.mhc_sinkhorn(
+            logits, num_iters=self.num_iters, eps=self.hc_eps, clamp=self.clamp, save=self.save
+        )
+
+    def extra_repr(self) -> str:
+        text = f"dim={self.dim}, n={self.n}, residual={self.residual!r}"
+        if self.residual == "sinkhorn":
+            text += f", num_iters={self.num_iters}"
+        if self.clamp is not None:
+            text += f", clamp={self.clamp}"
+        if self.norm_weight is not None:
+            text += ", norm_weight=True"
+        return f"{text}, norm_eps={self.norm_eps:g}, hc_eps={self.hc_eps:g}"
+
+
+class HyperConnection(nn.Module):
+    """One sublayer on n residual streams: collapse, sublayer, write back and mix.
+
+    ``h_in = sum_i h_pre[i] x[i]``, ``y[i] = h_post[i] sublayer(h_in) + sum_j h_res[j, i] x[j]``;
+    see :func:`anabranch.mhc_pre_sinkhorn` and :func:`anabranch.mhc_post`. Streams start as copies
+    of the embedding (:func:`expand_streams`) and end in a :class:`HyperConnectionHead`. New, it is
+    ``x[i] + sublayer(x[i])`` within 1 % for equal streams.
+
+    Args:
+        dim: hidden size D.
+        n: residual streams, 1..16.
+        sublayer: module or function ``[*, D] -> [*, D]`` of the forward; None for models that call
+            it between :meth:`pre` and :meth:`post`.
+        preset: "deepseek_v4" or "mhc_lite": the defaults of the arguments below (:data:`PRESETS`).
+        num_iters: Sinkhorn iterations.
+        residual, norm_weight, norm_eps, hc_eps, clamp, save, device: see :class:`Coefficients`.
+
+    State dict: ``coefficients.fn``, ``coefficients.base``, ``coefficients.scale``, with
+    norm_weight ``coefficients.norm_weight``, then ``sublayer.*``. Loading also takes ``fn``,
+    ``base``, ``scale``, as Hugging Face's DeepSeek-V4 names them.
+
+    Source: Manifold-Constrained Hyper-Connections (mHC); DeepSeek-V4.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        n: int = 4,
+        sublayer: Callable[..., Tensor] | None = None,
+        *,
+        preset: str = "deepseek_v4",
+        num_iters: int = 20,
+        residual: Residual | None = None,
+        norm_weight: bool | None = None,
+        norm_eps: float | None = None,
+        hc_eps: float | None = None,
+        clamp: tuple[float, float] | None = None,
+        save: Literal["recompute", "all"] = "recompute",
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        _check_options(dim, n, sublayer, preset, num_iters, residual, save)
+        given = {
+            "residual": residual,
+            "norm_weight": norm_weight,
+            "norm_eps": norm_eps,
+            "hc_eps": hc_eps,
+        }
+        options = {**PRESETS[preset], **{k: v for k, v in given.items() if v is not None}}
+        _check_residual(n, options["residual"], clamp)
+        _check_eps("HyperConnection", n, options["norm_eps"], options["hc_eps"])
+        self.dim, self.n, self.preset = dim, n, preset
+        self.coefficients = Coefficients(
+            dim, n, num_iters=num_iters, clamp=clamp, save=save, device=device, **options
+        )
+        self.sublayer = sublayer
+
+    def reset_parameters(self) -> None:
+        """Initialises the coefficients again, not the sublayer."""
+        self.coefficients.reset_parameters()
+
+    def pre(self, x: Tensor) -> tuple[Tensor, MixState]:
+        """The sublayer's input ``[*, D]`` and what :meth:`post` needs, from x ``[*, n, D]``."""
+        h_in, h_post, h_res = self.coefficients(x)
+        return h_in, MixState(h_post, h_res)
+
+    def post(self, x: Tensor, out: Tensor, state: MixState) -> Tensor:
+        """The new streams ``[*, n, D]``: x those that :meth:`pre` got, out ``[*, D]`` of any dtype
+        the sublayer's output, which is cast to x's dtype."""
+        check_streams("HyperConnection", "x", x, self.n, self.dim)
+        check_streams("HyperConnection", "out", out, self.dim)
+        h_post, h_res = state
+        return functional.mhc_post(x, h_res, out.to(x.dtype), h_post)
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """``post(x, sublayer(h_in, *args, **kwargs))``, ``[*, n, D]`` of x's dtype."""
+        if self.sublayer is None:
+            raise ValueError(
+                "HyperConnection: sublayer is None, expected a module "
+                "(or call pre and post instead of forward)"
+            )
+        h_in, state = self.pre(x)
+        return self.post(x, self.sublayer(h_in, *args, **kwargs), state)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, n={self.n}, preset={self.preset!r}"
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        names = [name for name, _ in self.coefficients.named_parameters()]
+        _rename(state_dict, {f"{prefix}{k}": f"{prefix}coefficients.{k}" for k in names})
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _rename(state_dict: dict[str, Any], names: dict[str, str]) -> None:
+    """Moves entries to our names, where those are missing."""
+    for theirs, ours in names.items():
+        if theirs in state_dict and ours not in state_dict:
+            state_dict[ours] = state_dict.pop(theirs)
+
+
+def _check_options(
+    dim: int,
+    n: int,
+    sublayer: Any,
+    preset: str,
+    num_iters: int,
+    residual: str | None,
+    save: str,
+) -> None:
+    owner = "HyperConnection"
+    check_positive(owner, dim=dim, n=n, num_iters=num_iters)
+    if n > 16:
+        raise ValueError(f"{owner}: n is {n}, expected 1..16")
+    if sublayer is not None and not callable(sublayer):
+        raise TypeError(f"{owner}: sublayer is a {type(sublayer).__name__}, expected a callable")
+    choices = {
+        "preset": (preset, tuple(PRESETS)),
+        "residual": (residual, ("sinkhorn", "permutation", "identity", None)),
+        "save": (save, ("recompute", "all")),
+    }
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            names = ", ".join(repr(a) for a in allowed if a is not None)
+            raise ValueError(f"{owner}: {name} is {value!r}, expected one of {names}")
+
+
+def _check_residual(n: int, residual: str, clamp: tuple[float, float] | None) -> None:
+    owner = "HyperConnection"
+    if residual == "permutation" and n > 5:
+        raise ValueError(f"{owner}: n is {n}, expected 1..5 for residual 'permutation'")
+    if clamp is None:
+        return
+    if residual != "sinkhorn":
+        raise ValueError(f"{owner}: clamp is set for residual {residual!r}, expected None")
+    if len(clamp) != 2 or not clamp[0] < clamp[1]:
+        raise ValueError(f"{owner}: clamp is {clamp}, expected (low, high) with low < high")
+
+
+def _check_eps(owner: str, n: int, norm_eps: float, hc_eps: float) -> None:
+    check_norm_eps(owner, norm_eps)
+    if not 0 <= hc_eps < 1 / n:  # a gate of 1/n must be possible
+        raise ValueError(f"{owner}: hc_eps is {hc_eps}, expected 0 <= hc_eps < 1/{n}")
+
+
+class HyperConnectionHead(Fp32Module):
+    """Collapses n streams at the end of a network: ``[*, n, D] -> [*, D]``; new, their mean.
+
+    See :func:`anabranch.mhc_head`. Parameters fn ``[n, n*D]``, base ``[n]``, scale ``[1]``,
+    float32. Loading also takes ``hc_fn``, ``hc_base``, ``hc_scale``, as Hugging Face's DeepSeek-V4
+    names them. Source: DeepSeek-V4.
+    """
+
+    fn: Tensor
+    base: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        n: int = 4,
+        *,
+        norm_eps: float = 1e-6,
+        hc_eps: float = 1e-6,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive("HyperConnectionHead", dim=dim, n=n)
+        if n > 16:
+            raise ValueError(f"HyperConnectionHead: n is {n}, expected 1..16")
+        _check_eps("HyperConnectionHead", n, norm_eps, hc_eps)
+        self.dim, self.n, self.norm_eps, self.hc_eps = dim, n, norm_eps, hc_eps
+
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, dtype=torch.float32, device=device))
+
+        self.fn, self.base, self.scale = parameter(n, n * dim), parameter(n), parameter(1)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights near 1/n."""
+        _reset_projection(self.fn, self.scale)
+        nn.init.constant_(self.base, _gate_bias(self.n, self.hc_eps))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[*, D]`` of x's dtype from x ``[*, n, D]``."""
+        check_streams("HyperConnectionHead", "x", x, self.n, self.dim)
+        self._check_dtype("HyperConnectionHead")
+        parameters = (self.fn, self.base, self.scale)
+        return functional.mhc_head(x, *parameters, norm_eps=self.norm_eps, hc_eps=self.hc_eps)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, n={self.n}, norm_eps={self.norm_eps:g}, hc_eps={self.hc_eps:g}"
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        _rename(state_dict, {f"{prefix}hc_{k}": prefix + k for k in self._parameters})
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

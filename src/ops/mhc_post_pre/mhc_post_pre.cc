@@ -1,0 +1,122 @@
+// mhc_post_pre: plan and run. The work is kernels/post_forward, pre_forward and sinkhorn_stage.
+#include "src/ops/mhc_post_pre/mhc_post_pre.h"
+
+#include "src/core/check.h"
+#include "src/core/parallel.h"
+#include "src/core/plan_impl.h"
+#include "src/core/tokens.h"
+#include "src/kernels/post_forward.h"
+#include "src/kernels/pre_forward.h"
+#include "src/kernels/sinkhorn_stage.h"
+#include "src/ops/prepare.h"
+
+namespace anabranch {
+namespace {
+
+PreShape ShapeOf(const TensorView& x) {
+  const int leading = x.rank() - 2;
+  PreShape s;
+  s.tokens = CountTokens(x.sizes, leading);
+  s.n = static_cast<int>(x.sizes[leading]);
+  s.d = x.sizes[leading + 1];
+  s.post = s.n;
+  s.res = s.n * s.n;
+  return s;
+}
+
+PreForwardTensors TensorsOf(const MhcPostPreArgs& a) {
+  const int leading = a.x.rank() - 2;
+  PreForwardTensors t;
+  t.x = a.y;
+  t.phi = a.phi;
+  t.alpha = a.alpha;
+  t.bias = a.bias;
+  t.h_in = a.h_in;
+  t.h_post = TokenRows(a.next_h_post, 1);
+  if (a.inv_rms.defined()) t.inv_rms = TokenRows(a.inv_rms, a.inv_rms.rank() - leading);
+  t.h_mix = TokenRows(a.h_mix, 1);
+  t.h_pre = TokenRows(a.h_pre, 1);
+  t.norm_eps = static_cast<float>(a.options.norm_eps);
+  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.post_multiplier = static_cast<float>(a.options.post_multiplier);
+  return t;
+}
+
+// The streams as mhc_post makes them. A tile stays in cache for the projection and is copied to y
+// afterwards: past the caches when y is large, so that y's lines are never read.
+class PostSource final : public StreamSource {
+ public:
+  PostSource(const MhcPostPreArgs& a, Target target)
+      : post_(a.x, a.h_res, a.h_out, a.h_post, target),
+        y_(a.y, 2),
+        n_(a.y.sizes[a.y.rank() - 2]),
+        d_(a.y.sizes[a.y.rank() - 1]),
+        streaming_(post_.StreamsTo(y_) &&
+                   a.y.numel() * static_cast<std::int64_t>(DTypeSize(a.y.dtype)) >
+                       StreamingThreshold()) {}
+
+  bool streaming() const { return streaming_; }
+
+  void Make(std::int64_t token, int count, const TokenRows& tile) const override {
+    for (int m = 0; m < count; ++m) post_.Run(token + m, tile, m, false);
+  }
+
+  const void* Origin(std::int64_t token, std::int64_t stream, std::int64_t element) const override {
+    return post_.Origin(token, stream, element);
+  }
+
+  void Keep(std::int64_t token, int count, const TokenRows& tile) const override {
+    const auto element = static_cast<std::int64_t>(y_.element);
+    for (int m = 0; m < count; ++m) {
+      for (std::int64_t i = 0; i < n_; ++i) {
+        std::byte* to = y_.Token(token + m) + i * y_.stride0 * element;
+        const std::byte* from = tile.Token(m) + i * d_ * element;
+        if (streaming_) {
+          post_.kernels().copy_out(from, to, static_cast<std::size_t>(d_ * element));
+        } else {
+          CopyStrided(to, y_.stride1, from, 1, d_, y_.element);
+        }
+      }
+    }
+    if (streaming_) post_.kernels().flush();
+  }
+
+ private:
+  PostForward post_;
+  TokenRows y_;
+  std::int64_t n_, d_;
+  bool streaming_;
+};
+
+class FusedPlan final : public PlanImpl {
+ public:
+  FusedPlan(const MhcPostPreArgs& a, Target target, const Context& context)
+      : source_(a, target),
+        stage_(PreSinkhornParams(a.options, ShapeOf(a.x).n, a.options.num_iters),
+               TokenRows::Matrix(a.next_h_res, a.x.rank() - 2, a.x.sizes[a.x.rank() - 2]),
+               TokenRows(), a.sum_out, a.norm_out, false, target),
+        forward_(ShapeOf(a.x), TensorsOf(a), &stage_, target, context, &info, &source_) {
+    info.streaming = source_.streaming();
+  }
+  void Run(std::byte* workspace, const Context& context) const override {
+    forward_.Run(workspace, context);
+  }
+
+ private:
+  PostSource source_;
+  SinkhornStage stage_;
+  PreForward forward_;
+};
+
+}  // namespace
+
+Status Prepare(const MhcPostPreArgs& args, Plan* plan, const Context& context) {
+  const auto shapes = [&] {
+    return Describe("x", args.x) + (args.h_res.defined() ? "mixed, " : "h_res=absent, ") +
+           std::to_string(args.options.num_iters) + " iterations";
+  };
+  return PreparePlan<FusedPlan>("mhc_post_pre", args, args.x, true, &MhcPostPreReference, shapes,
+                                plan, context);
+}
+
+}  // namespace anabranch
