@@ -124,6 +124,8 @@ CALLS = [
     Call(anabranch.mhc_post, _post, {}, [], ("h_res",)),
     Call(anabranch.mhc_post_backward, lambda: {"grad_output": _t(T, N, D), **_post()}, {}, [],
          ("h_res",)),
+    Call(anabranch.mhc_post_pre, lambda: {**_post(), **{k: v for k, v in _pre().items() if k != "x"}},
+         {}, [*HC, *NORM, *ITERS, ("hc_mult", 3)], ("h_res",)),
     Call(anabranch.mhc_head, _head, {}, [*HC, *NORM]),
     Call(anabranch.block_attn_res, _blocks, {}, SCORES, ("partial_block", "rmsnorm_gamma")),
     Call(anabranch.ai_infra_block_attn_res, _blocks, {}, SCORES, ("partial_block",)),
