@@ -72,8 +72,9 @@ Status Unflatten(const char* op, const Sizes& s, std::int64_t num_iters, TensorV
   }
   if (Status status = flat("normOut", *norm, norms); !status.ok()) return status;
   if (Status status = flat("sumOut", *sum, sums); !status.ok()) return status;
-  const std::int64_t a = norm->strides[0];
-  const std::int64_t b = sum->strides[0];
+  // Without elements a stride may be anything, and is not multiplied.
+  const std::int64_t a = norms == 0 ? 0 : norm->strides[0];
+  const std::int64_t b = sums == 0 ? 0 : sum->strides[0];
   std::int64_t extent = 0;
   if (!Product({norms, a}, &extent) || !Product({sums, b}, &extent)) {
     return Invalid(op, "normOut and sumOut have strides " + std::to_string(a) + " and " +

@@ -142,5 +142,24 @@ TEST(HostileTest, NineDimensions) {
   ExpectRefused(Prepare(sinkhorn, &plan), "norm_out has shape");
 }
 
+// Tensors without elements may have no address, and any strides.
+TEST(HostileTest, NoTokensNoAddress) {
+  const auto empty = [](const Dims& sizes, const Dims& strides) {
+    return TensorView(nullptr, DType::kFloat32, sizes, strides);
+  };
+  std::vector<float> queries(16), gradient(16, 7.0f);
+  AttnResPrepareBackwardArgs args;
+  args.grad_o = empty({2, 0, 8}, {INT64_MAX, INT64_MAX, INT64_MAX});
+  args.grad_m = args.grad_l = empty({2, 0}, {INT64_MIN, 1});
+  args.blocks = args.grad_blocks = {empty({0, 8}, {8, 1})};
+  args.queries = TensorView(queries.data(), DType::kFloat32, {2, 8});
+  args.grad_queries = TensorView(gradient.data(), DType::kFloat32, {2, 8});
+  Plan plan;
+  const Status status = Prepare(args, &plan);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(plan.Run().ok());
+  EXPECT_EQ(gradient, std::vector<float>(16, 0.0f));
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -29,8 +29,10 @@ void AttnResMergeBackwardReference(const AttnResMergeBackwardArgs& args);
 inline TensorView QueryPart(const TensorView& t, std::int64_t s) {
   TensorView part = t;
   if (!t.defined()) return part;
-  part.data = static_cast<std::byte*>(t.data) +
-              s * t.strides[0] * static_cast<std::int64_t>(DTypeSize(t.dtype));
+  if (t.numel() != 0) {  // otherwise the address may be null and the strides anything
+    part.data = static_cast<std::byte*>(t.data) +
+                s * t.strides[0] * static_cast<std::int64_t>(DTypeSize(t.dtype));
+  }
   part.sizes = part.strides = Dims();
   for (int i = 1; i < t.rank(); ++i) {
     part.sizes.push_back(t.sizes[i]);
