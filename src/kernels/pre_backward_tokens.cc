@@ -49,8 +49,10 @@ void PreBackward::TokenGradients(std::int64_t token, int index, const Memory& me
   float* h_pre = memory.h_pre + index * n;
   for (int i = 0; i < n; ++i) {
     h_pre[i] = CleanNan(t_.h_pre.At<float>(token, i));
+    // 1 - s as (1 - h_pre) + eps, of which the difference is exact near 1: a saturated gate keeps
+    // its small gradient.
     const float s = h_pre[i] - t_.hc_eps;
-    dz[i] = dots[i] * s * (1.0f - s);
+    dz[i] = dots[i] * s * ((1.0f - h_pre[i]) + t_.hc_eps);
   }
   for (int i = 0; i < shape_.post; ++i) {
     // A multiplier of zero leaves nothing to differentiate.
