@@ -8,7 +8,16 @@ import torch
 from torch import Tensor
 
 from anabranch._ops import mhc_post, mhc_pre_sinkhorn
-from anabranch._ops._library import absent, agree, fake, infer, register_vmap
+from anabranch._ops._library import (
+    absent,
+    agree,
+    fake,
+    filled,
+    infer,
+    invoke_backward,
+    register_derivative,
+    register_vmap,
+)
 from anabranch._ops.mhc_pre import coefficient
 
 forward = torch.ops.anabranch.mhc_post_pre.default
@@ -59,10 +68,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 def _backward(
     ctx: Any,
-    grad_y: Tensor,
-    grad_h_in: Tensor,
-    grad_next_h_post: Tensor,
-    grad_next_h_res: Tensor,
+    grad_y: Tensor | None,
+    grad_h_in: Tensor | None,
+    grad_next_h_post: Tensor | None,
+    grad_next_h_res: Tensor | None,
     *_: Any,
 ) -> tuple[Tensor | None, ...]:
     if not ctx.caches:
@@ -70,16 +79,28 @@ def _backward(
             "mhc_post_pre: caches is False, expected True for a call to differentiate"
         )
     x, h_res, h_out, h_post, phi, alpha, bias, y, *kept = ctx.saved_tensors
-    grads = (grad_h_in, grad_next_h_post, grad_next_h_res)
-    grad_through_pre, *grad_parameters = mhc_pre_sinkhorn.backward(
-        *grads, y, phi, alpha, bias, *kept, None, None, *ctx.attributes
+    *tokens, n, d = y.shape
+    grad_through_pre, *grad_parameters = invoke_backward(
+        mhc_pre_sinkhorn.backward,
+        filled(grad_h_in, y, *tokens, d),
+        filled(grad_next_h_post, h_post, *tokens, n),
+        filled(grad_next_h_res, h_post, *tokens, n, n),
+        y,
+        phi,
+        alpha,
+        bias,
+        *kept,
+        None,
+        None,
+        *ctx.attributes,
     )
-    grad_x, grad_h_res, grad_h_out, grad_h_post = mhc_post.backward(
-        grad_y + grad_through_pre, x, h_res, h_out, h_post
+    grad = grad_through_pre if grad_y is None else grad_y + grad_through_pre
+    grad_x, grad_h_res, grad_h_out, grad_h_post = invoke_backward(
+        mhc_post.backward, grad, x, h_res, h_out, h_post
     )
     grad_h_res = None if h_res is None else grad_h_res
     return (grad_x, grad_h_res, grad_h_out, grad_h_post, *grad_parameters, None, None, None, None)
 
 
-torch.library.register_autograd(forward, _backward, setup_context=_setup)
+register_derivative(forward, _setup, _backward)
 register_vmap(forward, ("x", "h_res", "h_out", "h_post"), None)
