@@ -22,9 +22,10 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryAclnnOperator, testing::ValuesIn(CatalogCal
 TEST_P(EveryAclnnOperator, HasTheBitsOfTheCppFace) {
   const OperatorEntry& entry = *FindOperator(GetParam());
   Random random(31);
-  if (std::string(entry.name) == "mhc_sinkhorn_backward") {
+  if (GetParam() == "mhc_sinkhorn_backward") {
     GTEST_SKIP() << "its caches have another layout in C: mhc_sinkhorn_test.cc";
   }
+  if (GetParam() == "mhc_post_pre") GTEST_SKIP() << "not a call of the C face";
   int compared = 0;
   while (compared < 40) {
     const Case c = harness::RandomCase(entry, random, 5000);

@@ -78,9 +78,12 @@ def attributes(case: dict[str, Any], names: set[str]) -> dict[str, Any]:
 
 
 def exists(case: dict[str, Any]) -> bool:
-    """What the dispatcher lacks: flat logits, a clamp inside mhc_pre_sinkhorn, lone outputs."""
+    """Not what the dispatcher lacks: flat logits, a clamp in mhc_pre_sinkhorn, lone outputs."""
     variant = case["variant"]
     clamped = "clamp" in variant and case["operator"].startswith("mhc_pre_sinkhorn")
+    names = [t["name"] for t in case["tensors"]]
+    if case["operator"] == "mhc_post_pre" and "sum_out" in names:
+        return False
     absent = ("logits [*,n*n]", "no h_res, grad_h_res wanted", "no blocks")
     return not clamped and variant not in absent
 
@@ -134,5 +137,5 @@ def test_same_bits_as_the_cpp_face(cases: tuple[list[dict[str, Any]], bytearray]
             assert name in got, (case["case"], name, list(got))
             assert torch.equal(bits(got[name]), bits(tensors[name])), (case["case"], name)
         compared[case["operator"]] = compared.get(case["operator"], 0) + 1
-    assert len(compared) == 18, compared
+    assert set(compared) == {case["operator"] for case in every}
     assert min(compared.values()) >= 2, compared

@@ -36,9 +36,7 @@ def test_expanded_gradients_of_a_sum(case, dtype, generator):
     args = case.make((5,), dtype, generator)
     dense = [torch.ones_like(o) for o in outputs_of(case, args)]
     expanded = [torch.ones((), dtype=g.dtype).expand(g.shape) for g in dense]
-    for a, b in zip(
-        gradients(case, args, dense), gradients(case, args, expanded), strict=True
-    ):
+    for a, b in zip(gradients(case, args, dense), gradients(case, args, expanded), strict=True):
         assert torch.equal(a, b)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import anabranch
+from anabranch._ops import _library
 from conftest import Case, flatten, leaves, map_tensors
 
 
@@ -140,3 +141,8 @@ def gradients(output: torch.Tensor, inputs: list[Any]) -> list[torch.Tensor]:
     loss = output.square().sum()
     grads = torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True)
     return [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, grads, strict=True)]
+
+
+def test_every_operator_has_a_derivative_and_a_vmap_rule():
+    operators = {anabranch.ops.get(name) for name in anabranch.ops.NAMES}
+    assert set(_library._derivatives) == set(_library._vmap_rules) == operators

@@ -79,12 +79,15 @@ def _backward(
             "mhc_post_pre: caches is False, expected True for a call to differentiate"
         )
     x, h_res, h_out, h_post, phi, alpha, bias, y, *kept = ctx.saved_tensors
-    *tokens, n, d = y.shape
-    grad_through_pre, *grad_parameters = invoke_backward(
+    *tokens, n, d = x.shape
+    grads = (
+        filled(grad_h_in, x, *tokens, d),
+        filled(grad_next_h_post, phi, *tokens, n),
+        filled(grad_next_h_res, phi, *tokens, n, n),
+    )
+    through_pre, *grad_parameters = invoke_backward(
         mhc_pre_sinkhorn.backward,
-        filled(grad_h_in, y, *tokens, d),
-        filled(grad_next_h_post, h_post, *tokens, n),
-        filled(grad_next_h_res, h_post, *tokens, n, n),
+        *grads,
         y,
         phi,
         alpha,
@@ -94,9 +97,9 @@ def _backward(
         None,
         *ctx.attributes,
     )
-    grad = grad_through_pre if grad_y is None else grad_y + grad_through_pre
+    grad_output = through_pre if grad_y is None else grad_y + through_pre
     grad_x, grad_h_res, grad_h_out, grad_h_post = invoke_backward(
-        mhc_post.backward, grad, x, h_res, h_out, h_post
+        mhc_post.backward, grad_output, x, h_res, h_out, h_post
     )
     grad_h_res = None if h_res is None else grad_h_res
     return (grad_x, grad_h_res, grad_h_out, grad_h_post, *grad_parameters, None, None, None, None)

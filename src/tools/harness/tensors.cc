@@ -79,9 +79,21 @@ void WriteAll(const TensorView& view, const std::vector<double>& values) {
   ForEachElement(view, [&](std::byte* p) { WriteElement(p, view.dtype, values.at(k++)); });
 }
 
+namespace {
+
+// Element after element in memory: a shortcut for large tensors.
+bool IsDense(const TensorView& view) { return view.strides == ContiguousStrides(view.sizes); }
+
+}  // namespace
+
 std::string Bits(const TensorView& view) {
   std::string bits;
   const std::size_t element = DTypeSize(view.dtype);
+  if (IsDense(view)) {
+    bits.assign(static_cast<const char*>(view.data),
+                static_cast<std::size_t>(view.numel()) * element);
+    return bits;
+  }
   ForEachElement(view,
                  [&](std::byte* p) { bits.append(reinterpret_cast<const char*>(p), element); });
   return bits;
@@ -89,6 +101,11 @@ std::string Bits(const TensorView& view) {
 
 void FillBytes(const TensorView& view, std::byte value) {
   const std::size_t element = DTypeSize(view.dtype);
+  if (IsDense(view)) {
+    std::memset(view.data, std::to_integer<int>(value),
+                static_cast<std::size_t>(view.numel()) * element);
+    return;
+  }
   ForEachElement(view, [&](std::byte* p) { std::memset(p, std::to_integer<int>(value), element); });
 }
 
