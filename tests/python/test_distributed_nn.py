@@ -17,8 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard, distribute_module, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
@@ -262,6 +263,31 @@ def sharded_input(name: str, dim: int, rank: int) -> None:
         torch.testing.assert_close(parameter.grad, want[key], rtol=1e-4, atol=1e-5)
 
 
+def dtensor_input(name: str, dim: int, rank: int) -> None:
+    """The same with DTensors: replicated parameters, x sharded along the batch or the sequence."""
+    torch.manual_seed(7)
+    module, x = modules()[name]
+    if isinstance(module, nn.HyperConnection):
+        module.sublayer = torch.nn.SiLU()
+    axis = dim + (name == "attention")
+    x = torch.cat([x, x.flip(axis)], axis)
+    whole = x.clone().requires_grad_()
+    y = module(whole)
+    y.square().sum().backward()
+    want = {k: p.grad.clone() for k, p in module.named_parameters()}
+    module.zero_grad()
+    mesh = init_device_mesh("cpu", (RANKS,))
+    distribute_module(module, mesh)
+    mine = distribute_tensor(x, mesh, [Shard(axis)]).requires_grad_()
+    part = module(mine)
+    assert part.placements == (Shard(dim),)
+    assert torch.equal(part.full_tensor(), y)
+    part.square().sum().backward()
+    assert torch.equal(mine.grad.full_tensor(), whole.grad)
+    for key, parameter in module.named_parameters():
+        torch.testing.assert_close(parameter.grad.full_tensor(), want[key], rtol=1e-4, atol=1e-4)
+
+
 def _scenarios() -> dict[str, Callable[[int], None]]:
     found: dict[str, Callable[[int], None]] = {}
     for name in MODELS:
@@ -273,6 +299,8 @@ def _scenarios() -> dict[str, Callable[[int], None]]:
         for dim, what in enumerate(("batch", "sequence")):
             key = f"{what}_sharded-{name}"
             found[key] = lambda rank, n=name, d=dim: sharded_input(n, d, rank)
+            key = f"{what}_sharded_dtensor-{name}"
+            found[key] = lambda rank, n=name, d=dim: dtensor_input(n, d, rank)
     found["ddp_bfloat16"] = ddp_bfloat16
     found["fsdp_state"] = fsdp_state
     found["fsdp_without_the_recipe"] = fsdp_without_the_recipe  # leaves gathered parameters: last
