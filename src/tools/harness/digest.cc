@@ -19,7 +19,7 @@ Status MakeDigest(const OperatorEntry& entry, Target target, Digest* digest) {
     const Case c = RandomCase(entry, random);
     CaseTensors tensors = Allocate(entry, c, Layout::kDense, random);
     FillInputs(entry, c, tensors, random);
-    const Status status = RunCase(entry, c, tensors, Context().set_target(target));
+    Status status = RunCase(entry, c, tensors, Context().set_target(target));
     if (!status.ok()) return status;
     for (std::size_t t = 0; t < tensors.specs.size(); ++t) {
       Add(Bits(tensors.buffers[t].view),
