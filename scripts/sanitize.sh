@@ -14,7 +14,7 @@ esac
 cmake --preset "$preset" >/dev/null
 cmake --build --preset "$preset" -j "$jobs"
 # oneTBB and Highway are not instrumented: what they do among themselves is not ours to report.
-export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp halt_on_error=1"
+export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp halt_on_error=1 allocator_may_return_null=1"
 export UBSAN_OPTIONS="print_stacktrace=1 halt_on_error=1"
-export ASAN_OPTIONS="detect_leaks=1"
+export ASAN_OPTIONS="detect_leaks=1 allocator_may_return_null=1"
 ctest --preset "$preset" -j "$jobs" -LE "$left_out"

@@ -135,7 +135,7 @@ std::vector<TensorSpec> PrepareForwardTensors(const Case& c) {
 
 std::vector<TensorSpec> PrepareBackwardTensors(const Case& c) {
   const auto queries = static_cast<double>(c.n);
-  const auto terms = static_cast<double>(c.tokens() * c.sources);
+  const auto terms = static_cast<double>(c.tokens()) * static_cast<double>(c.sources);
   std::vector<TensorSpec> grads;
   for (const TensorSpec& spec : BlockSpecs(c)) {
     grads.push_back(Gradient(spec, 2 * queries * (1 + c.logit_scale), ScoreTolerance(c)));
