@@ -105,13 +105,15 @@ std::vector<Case> Cases(const OperatorEntry& entry, const BenchOptions& options)
   }
   for (Case& c : cases) {
     c.dtype = ParseDType(options.dtype);
-    if (!entry.supports(c)) {  // operators on coefficients alone are FP32 whatever the activations
+    // First: an operator looks its variant up.
+    const bool has_variant = c.variant < static_cast<int>(entry.variants.size());
+    if (has_variant &&
+        !entry.supports(c)) {  // operators on coefficients alone are FP32 whatever the activations
       Case coefficients = c;
       coefficients.dtype = DType::kFloat32;
       if (entry.supports(coefficients)) c = coefficients;
     }
     if (options.quick && options.shapes.empty()) c.seq = std::min<std::int64_t>(c.seq, 1024);
-    const bool has_variant = c.variant < static_cast<int>(entry.variants.size());
     if (!has_variant || !entry.supports(c)) {
       throw UsageError{std::string(entry.name) + " does not support T=" + std::to_string(c.seq) +
                        ",D=" + std::to_string(c.d) + ",n=" + std::to_string(c.n) +

@@ -109,6 +109,8 @@ class RefusalTest(ProgramTest):
         self.assert_refused(run("bench", "mhc_post", "--shape", "T=0,D=8,n=4"), "T is 0")
         self.assert_refused(run("bench", "mhc_post", "--shape", "T=8,D=8,n=99"), "n=99")
         self.assert_refused(run("bench", "mhc_post", "--shape", "T=8,D=0,n=4"), "D=0")
+        variant = ("--shape", "T=8,D=8,n=4,variant=99")
+        self.assert_refused(run("bench", "mhc_pre", *variant), "variant=99")
         self.assert_refused(run("bench", "mhc_post", "--shape", f"T={1 << 40},D={1 << 40},n=4"))
         self.assert_refused(run("bench", "mhc_post", "--dtype", "fp8"), "fp8", "bf16")
 
