@@ -193,6 +193,9 @@ TEST_P(EveryOperatorFails, WorksInTheChildOfAFork) {
 
 // The bookkeeping of the threads fails too: the call is done by the caller's thread, or refused.
 TEST(ThreadsTest, WithoutMemoryForThreadsTheCallIsStillRight) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "malloc is ThreadSanitizer's: oneTBB would see half of its allocations fail";
+#endif
   const OperatorEntry& entry = *FindOperator("mhc_post");
   Case c;
   c.seq = 600;
@@ -214,9 +217,14 @@ TEST(ThreadsTest, WithoutMemoryForThreadsTheCallIsStillRight) {
       const FailingAllocations failing(k, Mode::kAllFrom);
       status = plan.Run(nullptr, 0, context);
     }
-    EXPECT_TRUE(status.ok());
-    EXPECT_EQ(OutputBits(tensors), right) << "allocation " << k;
+    if (!status.ok()) {
+      EXPECT_FALSE(status.message().empty()) << "allocation " << k;
+      continue;
+    }
+    EXPECT_TRUE(OutputBits(tensors) == right) << "allocation " << k;
   }
+  ASSERT_TRUE(plan.Run(nullptr, 0, context).ok()) << "with memory again";
+  EXPECT_TRUE(OutputBits(tensors) == right) << "with memory again";
 }
 
 void Ignore(int) {}
