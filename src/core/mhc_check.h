@@ -151,6 +151,25 @@ struct PreSinkhornCaches {
 // The first three together; the last two together, and only with the first three.
 void CheckCaches(Checker& c, const PreSinkhornCaches& caches);
 
+// In shape inference: the caches that the arguments of a mhc_pre_sinkhorn ask for (one of the
+// three: all three; one of the iterates: all five).
+template <class Args>
+void SetPreSinkhornCaches(const PreSizes& s, Args* a) {
+  const DType coefficient = Checker::CoefficientFor(a->x.dtype);
+  const bool iterates = a->sum_out.defined() || a->norm_out.defined();
+  if (iterates || a->h_pre.defined() || a->h_mix.defined() || a->inv_rms.defined()) {
+    SetOutput(&a->h_pre, coefficient, Concat(s.tokens, {s.n}));
+    SetOutput(&a->h_mix, coefficient, Concat(s.tokens, {s.rows}));
+    SetOutput(&a->inv_rms, coefficient, s.tokens);
+  }
+  if (iterates) {
+    const std::int64_t steps = 2 * a->options.num_iters;
+    const std::int64_t tokens = NumElements(s.tokens);
+    SetOutput(&a->sum_out, coefficient, {steps, tokens, s.n});
+    SetOutput(&a->norm_out, coefficient, {steps, tokens, s.n, s.n});
+  }
+}
+
 }  // namespace anabranch
 
 #endif  // ANABRANCH_SRC_CORE_MHC_CHECK_H_

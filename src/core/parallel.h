@@ -10,50 +10,44 @@
 
 namespace anabranch {
 
-// Calls body(slot, item, next) once for every 0 <= item < items. At most min(threads,
-// context.threads()) slots run side by side; items of one slot run one after another, so a slot may
-// own scratch memory. `next` is the slot's next item; `items` or more: it has none.
-template <class Body>
-void ForEachItemAhead(const Context& context, int threads, std::int64_t items, const Body& body) {
+// Runs loop(slot, take) on at most min(threads, context.threads()) slots side by side; every take()
+// gives the next of the items, `items` or more when there is none left.
+template <class Loop>
+void ForEachSlot(const Context& context, int threads, std::int64_t items, const Loop& loop) {
   struct State {
     std::atomic<std::int64_t> next{0};
-    std::int64_t items;
-    const Body* body;
-  } state{{}, items, &body};
+    const Loop* loop;
+  } state{{}, &loop};
   const std::int64_t slots = std::min<std::int64_t>({threads, context.threads(), items});
   context.Run(
       slots,
       [](void* pointer, std::int64_t slot) {
         State& s = *static_cast<State*>(pointer);
         const auto take = [&s] { return s.next.fetch_add(1, std::memory_order_relaxed); };
-        for (std::int64_t item = take(), next = 0; item < s.items; item = next) {
-          next = take();
-          (*s.body)(static_cast<int>(slot), item, next);
-        }
+        (*s.loop)(static_cast<int>(slot), take);
       },
       &state);
 }
 
-// As ForEachItemAhead, with body(slot, item).
+// Calls body(slot, item) once for every 0 <= item < items. Items of one slot run one after another,
+// so a slot may own scratch memory.
 template <class Body>
 void ForEachItem(const Context& context, int threads, std::int64_t items, const Body& body) {
-  struct State {
-    std::atomic<std::int64_t> next{0};
-    std::int64_t items;
-    const Body* body;
-  } state{{}, items, &body};
-  const std::int64_t slots = std::min<std::int64_t>({threads, context.threads(), items});
-  context.Run(
-      slots,
-      [](void* pointer, std::int64_t slot) {
-        State& s = *static_cast<State*>(pointer);
-        for (;;) {
-          const std::int64_t item = s.next.fetch_add(1, std::memory_order_relaxed);
-          if (item >= s.items) return;
-          (*s.body)(static_cast<int>(slot), item);
-        }
-      },
-      &state);
+  ForEachSlot(context, threads, items, [&](int slot, const auto& take) {
+    for (std::int64_t item = take(); item < items; item = take()) body(slot, item);
+  });
+}
+
+// As ForEachItem, with body(slot, item, next): `next` is the slot's next item, `items` or more when
+// it has none. It is taken early, so the slots end a little less together.
+template <class Body>
+void ForEachItemAhead(const Context& context, int threads, std::int64_t items, const Body& body) {
+  ForEachSlot(context, threads, items, [&](int slot, const auto& take) {
+    for (std::int64_t item = take(), next = 0; item < items; item = next) {
+      next = take();
+      body(slot, item, next);
+    }
+  });
 }
 
 // How many tasks are worth starting for this much memory traffic: below about 256 KiB a task, a

@@ -15,6 +15,17 @@ SinkhornParams PreSinkhornParams(const MhcOptions& options, int n, std::int64_t 
   return p;
 }
 
+PreShape PreSinkhornShape(const TensorView& x) {
+  const int leading = x.rank() - 2;
+  PreShape s;
+  s.tokens = CountTokens(x.sizes, leading);
+  s.n = static_cast<int>(x.sizes[leading]);
+  s.d = x.sizes[leading + 1];
+  s.post = s.n;
+  s.res = s.n * s.n;
+  return s;
+}
+
 SinkhornStage::StepRows::StepRows(const TensorView& view, bool matrix)
     : base(static_cast<float*>(view.data)),
       step(view.defined() ? view.strides[0] : 0),

@@ -18,6 +18,9 @@ namespace anabranch {
 // Those of an operator that fuses mhc_pre and Sinkhorn: hc_eps is Sinkhorn's eps, too.
 SinkhornParams PreSinkhornParams(const MhcOptions& options, int n, std::int64_t num_iters);
 
+// Of streams [*, n, D] with the matrix form's n*n logits.
+PreShape PreSinkhornShape(const TensorView& x);
+
 class SinkhornStage final : public ResidualStage {
  public:
   // h_res is what Forward writes, grad_h_res what Backward reads; either may be undefined when the

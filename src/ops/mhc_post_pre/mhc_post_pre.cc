@@ -13,17 +13,6 @@
 namespace anabranch {
 namespace {
 
-PreShape ShapeOf(const TensorView& x) {
-  const int leading = x.rank() - 2;
-  PreShape s;
-  s.tokens = CountTokens(x.sizes, leading);
-  s.n = static_cast<int>(x.sizes[leading]);
-  s.d = x.sizes[leading + 1];
-  s.post = s.n;
-  s.res = s.n * s.n;
-  return s;
-}
-
 PreForwardTensors TensorsOf(const MhcPostPreArgs& a) {
   const int leading = a.x.rank() - 2;
   PreForwardTensors t;
@@ -92,10 +81,10 @@ class FusedPlan final : public PlanImpl {
  public:
   FusedPlan(const MhcPostPreArgs& a, Target target, const Context& context)
       : source_(a, target),
-        stage_(PreSinkhornParams(a.options, ShapeOf(a.x).n, a.options.num_iters),
+        stage_(PreSinkhornParams(a.options, PreSinkhornShape(a.x).n, a.options.num_iters),
                TokenRows::Matrix(a.next_h_res, a.x.rank() - 2, a.x.sizes[a.x.rank() - 2]),
                TokenRows(), a.sum_out, a.norm_out, false, target),
-        forward_(ShapeOf(a.x), TensorsOf(a), &stage_, target, context, &info, &source_) {
+        forward_(PreSinkhornShape(a.x), TensorsOf(a), &stage_, target, context, &info, &source_) {
     info.streaming = info.streaming || source_.streaming();
   }
   void Run(std::byte* workspace, const Context& context) const override {

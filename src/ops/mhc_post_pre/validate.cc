@@ -67,18 +67,7 @@ Status InferMhcPostPre(MhcPostPreArgs* a) try {
   SetOutput(&a->h_in, a->x.dtype, Concat(s.tokens, {s.d}));
   SetOutput(&a->next_h_post, coefficient, Concat(s.tokens, {s.n}));
   SetOutput(&a->next_h_res, coefficient, Concat(s.tokens, {s.n, s.n}));
-  const bool iterates = a->sum_out.defined() || a->norm_out.defined();
-  if (iterates || a->h_pre.defined() || a->h_mix.defined() || a->inv_rms.defined()) {
-    SetOutput(&a->h_pre, coefficient, Concat(s.tokens, {s.n}));
-    SetOutput(&a->h_mix, coefficient, Concat(s.tokens, {s.rows}));
-    SetOutput(&a->inv_rms, coefficient, s.tokens);
-  }
-  if (iterates) {
-    const std::int64_t steps = 2 * a->options.num_iters;
-    const std::int64_t tokens = NumElements(s.tokens);
-    SetOutput(&a->sum_out, coefficient, {steps, tokens, s.n});
-    SetOutput(&a->norm_out, coefficient, {steps, tokens, s.n, s.n});
-  }
+  SetPreSinkhornCaches(s, a);
   return Status();
 } catch (...) {
   return Caught();

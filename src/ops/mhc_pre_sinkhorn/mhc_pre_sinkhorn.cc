@@ -12,17 +12,6 @@
 namespace anabranch {
 namespace {
 
-PreShape ShapeOf(const TensorView& x) {
-  const int leading = x.rank() - 2;
-  PreShape s;
-  s.tokens = CountTokens(x.sizes, leading);
-  s.n = static_cast<int>(x.sizes[leading]);
-  s.d = x.sizes[leading + 1];
-  s.post = s.n;
-  s.res = s.n * s.n;
-  return s;
-}
-
 // inv_rms is [*] or [*, 1]: a token's first element either way.
 TokenRows PerToken(const TensorView& view, const TensorView& x) {
   return view.defined() ? TokenRows(view, view.rank() - (x.rank() - 2)) : TokenRows();
@@ -72,9 +61,9 @@ PreBackwardTensors TensorsOf(const MhcPreSinkhornBackwardArgs& a) {
 class ForwardPlan final : public PlanImpl {
  public:
   ForwardPlan(const MhcPreSinkhornArgs& a, Target target, const Context& context)
-      : stage_(PreSinkhornParams(a.options, ShapeOf(a.x).n, a.options.num_iters),
+      : stage_(PreSinkhornParams(a.options, PreSinkhornShape(a.x).n, a.options.num_iters),
                Matrices(a.h_res, a.x), TokenRows(), a.sum_out, a.norm_out, false, target),
-        forward_(ShapeOf(a.x), TensorsOf(a), &stage_, target, context, &info) {}
+        forward_(PreSinkhornShape(a.x), TensorsOf(a), &stage_, target, context, &info) {}
   void Run(std::byte* workspace, const Context& context) const override {
     forward_.Run(workspace, context);
   }
@@ -87,9 +76,9 @@ class ForwardPlan final : public PlanImpl {
 class BackwardPlan final : public PlanImpl {
  public:
   BackwardPlan(const MhcPreSinkhornBackwardArgs& a, Target target, const Context& context)
-      : stage_(PreSinkhornParams(a.options, ShapeOf(a.x).n, IterationsOf(a)), TokenRows(),
+      : stage_(PreSinkhornParams(a.options, PreSinkhornShape(a.x).n, IterationsOf(a)), TokenRows(),
                Matrices(a.grad_h_res, a.x), a.sum_out, a.norm_out, true, target),
-        backward_(ShapeOf(a.x), TensorsOf(a), &stage_, target, context, &info) {}
+        backward_(PreSinkhornShape(a.x), TensorsOf(a), &stage_, target, context, &info) {}
   void Run(std::byte* workspace, const Context& context) const override {
     backward_.Run(workspace, context);
   }
