@@ -104,8 +104,13 @@ class PreForward {
   void FinishToken(std::int64_t token, const float* sums, float* gates, float* z, float* mix,
                    const Parameters& parameters) const;
   void StoreHIn(const Streams& x, std::int64_t token, const float* weights) const;
-  void ProjectFewTokens(const Streams& x, int count, std::int64_t block, float* packed,
-                        float* sums) const;
+  // Few tokens: pre_forward_few.cc.
+  std::int64_t CutFewTokens(int threads);
+  void ProjectInPlace(const Streams& x, int token, int count, std::int64_t block, int begin,
+                      int end, float* sums) const;
+  void ProjectByRows(const Streams& x, int count, float* sums, const Context& context) const;
+  void ProjectByBlocks(const Streams& x, int count, std::byte* packed, float* sums,
+                       const Context& context) const;
   void RunFewTokens(std::byte* workspace, const Context& context) const;
   void RunTiles(std::byte* workspace, const Context& context) const;
   Slot SlotAt(std::byte* slots, int slot) const;
@@ -132,6 +137,10 @@ class PreForward {
   int threads_ = 1;
   bool few_tokens_;
   ProjectFewFunction project_few_ = nullptr;  // null: few tokens need phi packed, too
+  // How few tokens are cut: the rows of phi into row_parts_, the tokens into token_parts_;
+  // row_parts_ 0: along K, block by block.
+  int row_parts_ = 0;
+  int token_parts_ = 1;
   std::size_t parameters_bytes_, slot_bytes_, phi_bytes_;
   std::size_t streams_bytes_ = 0;  // of a tile of made streams; 0 without a source
 };

@@ -99,29 +99,33 @@ HWY_INLINE void AddSquares(const float* HWY_RESTRICT x, std::size_t count,
   }
 }
 
+// Rows row .. end - 1 in groups of R; returns the first row of those that are left.
+template <int M, int R, class T>
+HWY_INLINE int AddGroups(const ProjectFew& a, const float* HWY_RESTRICT x, int row,
+                         float* HWY_RESTRICT sums) {
+  for (; row + R <= a.end; row += R) {
+    const std::ptrdiff_t ahead =
+        row + R < a.end ? R * a.row_stride : kProjectionBlock - (row - a.begin) * a.row_stride;
+    AddRows<M, R, T>(x, a.phi + row * a.row_stride, a.row_stride, static_cast<std::size_t>(a.count),
+                     ahead, sums + row * 16, (a.rows + 1) * 16);
+  }
+  return row;
+}
+
 template <int M, class T>
-void ProjectTokens(const ProjectFew& a, int begin, float* HWY_RESTRICT x) {
+void ProjectTokens(const ProjectFew& a, int token, float* HWY_RESTRICT x) {
   const auto count = static_cast<std::size_t>(a.count);
   const std::size_t padded = (count + kUnit - 1) / kUnit * kUnit;
   const std::ptrdiff_t token_stride = (a.rows + 1) * 16;
-  float* sums = a.sums + begin * token_stride;
+  float* sums = a.sums + token * token_stride;
   for (int m = 0; m < M; ++m) {
-    WidenRow(static_cast<const T*>(a.x[begin + m]), count, x + m * kProjectionBlock);
-    AddSquares(x + m * kProjectionBlock, padded, sums + m * token_stride + a.rows * 16);
+    float* lanes = x + m * kProjectionBlock;
+    WidenRow(static_cast<const T*>(a.x[token + m]), count, lanes);
+    if (a.squares) AddSquares(lanes, padded, sums + m * token_stride + a.rows * 16);
   }
-  constexpr int kGroup = kRows<M>;
-  const auto ahead_of = [&](int row, int rows) {
-    return row + rows < a.rows ? rows * a.row_stride : kProjectionBlock - row * a.row_stride;
-  };
-  int r = 0;
-  for (; r + kGroup <= a.rows; r += kGroup) {
-    AddRows<M, kGroup, T>(x, a.phi + r * a.row_stride, a.row_stride, count, ahead_of(r, kGroup),
-                          sums + r * 16, token_stride);
-  }
-  for (; r < a.rows; ++r) {
-    AddRows<M, 1, T>(x, a.phi + r * a.row_stride, a.row_stride, count, ahead_of(r, 1),
-                     sums + r * 16, token_stride);
-  }
+  int row = AddGroups<M, kRows<M>, T>(a, x, a.begin, sums);
+  if constexpr (kRows < M >> 3) row = AddGroups<M, 3, T>(a, x, row, sums);
+  AddGroups<M, 1, T>(a, x, row, sums);
 }
 
 template <class T>

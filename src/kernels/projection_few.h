@@ -12,7 +12,7 @@
 
 namespace anabranch {
 
-// Adds a block of one stream to the sums of `tokens` tokens.
+// Adds a block of one stream to the sums of `tokens` tokens, for some of the rows.
 struct ProjectFew {
   const void* const* x;  // [tokens], each `count` adjacent elements
   int tokens;            // 1 .. kProjectionTokens
@@ -20,7 +20,9 @@ struct ProjectFew {
   const float* phi;      // row 0, first element of the block; elements of a row are adjacent
   std::ptrdiff_t row_stride;
   int rows;
-  float* sums;  // [tokens][rows + 1][16]; the last row is the sum of squares
+  int begin, end;  // of these, the rows begin .. end - 1
+  bool squares;    // and the sum of squares
+  float* sums;     // [tokens][rows + 1][16]; the last row is the sum of squares
 };
 
 using ProjectFewFunction = void (*)(const ProjectFew&);
