@@ -1,7 +1,7 @@
 """Compares anabranch with what a PyTorch user would take instead, in one process, side by side.
 
     python bench/suite.py --quick            # two minutes
-    python bench/suite.py --out out/bench    # all of it: an hour or so
+    python bench/suite.py --out out/bench    # all of it: about half an hour on two cores
 
 Writes results.json, table.md and plots into the output folder and prints the table.
 """
@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 from contenders import Work, contenders
-from measure import available_bytes, peak_bytes, side_by_side
-from report import markdown, plots, roofline
+from measure import available_bytes, fit_line, peak_bytes, side_by_side
+from report import lines_text, markdown, plots, roofline, scaling_text
 from tqdm import tqdm
 
 QUICK = [
@@ -99,10 +99,33 @@ def scaling(args: argparse.Namespace) -> list[dict[str, Any]]:
                 if threads > most:
                     continue
                 torch.set_num_threads(threads)
+                call()
                 times = side_by_side({"anabranch": call}, args.seconds / 4, args.rounds)
                 median = times["anabranch"].median
                 rows.append({"title": work.title, "threads": threads, "median": median})
     torch.set_num_threads(most)
+    return rows
+
+
+def against_tokens(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ours from 512 tokens on, doubled, and the straight line through the times."""
+    d = 1024
+    counts = [512 * 2**k for k in range(4 if args.quick else 8)]
+    rows = []
+    for op, sources in (("mhc sublayer", 0), ("block_attn_res", 9)):
+        for backward in (False, True):
+            points = []
+            for tokens in counts:
+                work = Work(op, tokens, d, sources, backward)
+                if (2 * sources + 12) * tokens * d * 2 > 0.7 * available_bytes():
+                    continue
+                call = contenders(work, compiled=False)["anabranch"]
+                call()
+                times = side_by_side({"anabranch": call}, args.seconds / 8, args.rounds)
+                points.append((tokens, times["anabranch"].median))
+            line = asdict(fit_line(points))
+            title = Work(op, 0, d, sources, backward).title.replace(" T=0", "")
+            rows.append({"title": title, "points": points, **line})
     return rows
 
 
@@ -132,7 +155,7 @@ def main() -> int:
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--program", help="the program `anabranch`, for the roofs")
     args = parser.parse_args()
-    args.seconds = args.seconds or (3.0 if args.quick else 10.0)
+    args.seconds = args.seconds or (3.0 if args.quick else 4.0)
     works = [w for w in (QUICK if args.quick else full_works()) if (args.only or "") in w.title]
     if not works:
         parser.error(f"--only is {args.only!r}, expected part of a title such as T=2048 forward")
@@ -147,15 +170,21 @@ def main() -> int:
         # Written after every case: an interrupted run leaves what it has.
         write(args.out / "table.md", markdown(results, machine(), command))
         torch.compiler.reset()
+    print("threads ...", flush=True)
     threads = scaling(args)
+    print("tokens ...", flush=True)
+    lines = against_tokens(args)
+    table = markdown(results, machine(), command) + lines_text(lines) + scaling_text(threads)
+    write(args.out / "table.md", table)
     data: dict[str, Any] = {
         "machine": machine(),
         "command": command,
         "seconds": time.time() - begin,
         "results": results,
         "scaling": threads,
+        "tokens": lines,
     }
-    files = plots(results, threads, args.out)
+    files = plots(results, threads, lines, args.out)
     if args.program:
         data["roofs"] = roofs(args, args.out)
         files.append(roofline(data["roofs"], args.out))

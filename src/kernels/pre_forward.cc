@@ -89,8 +89,9 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   const auto k = static_cast<double>(shape.n * shape.d);
   const double x_bytes =
       k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
-  // A multiply-add on `rows` rows takes about as long as four bytes of memory traffic do.
-  const double work_bytes = 4 * x_bytes + 4 * k * static_cast<double>(rows);
+  // Eight multiply-adds on an element of x take about as long as reading it does.
+  const double work_bytes =
+      (1 + static_cast<double>(rows) / 8) * x_bytes + 4 * k * static_cast<double>(rows);
   const bool in_place = dense_ && tensors.phi.strides[1] == 1 && !tensors.gamma.defined();
   const double partial_bytes = static_cast<double>(all_blocks * shape.tokens) *
                                static_cast<double>(sums_floats_ * sizeof(float));
