@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ def plots(
     axes.barh(labels, ratios, color=colours)
     axes.set(xscale="log", xlabel="time, as a multiple of the anabranch functions")
     axes.axvline(1, color="black", linewidth=0.8)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     save(figure, "ratios.png")
 
@@ -147,8 +149,8 @@ def plots(
     return files
 
 
-def roofline(rows: list[dict[str, Any]], folder: Path) -> Path:
-    """Fractions of the roofs, from `anabranch bench --json`."""
+def roofline(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """Fractions of the roofs, and rates against work per byte, from `anabranch bench --json`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -159,8 +161,36 @@ def roofline(rows: list[dict[str, Any]], folder: Path) -> Path:
     axes.barh(labels, [r["fraction"] for r in rows])
     axes.set(xlim=(0, 1.05), xlabel="fraction of the roof measured in the same run")
     axes.axvline(1, color="black", linewidth=0.8)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
-    path = folder / "roofs.png"
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    bars = folder / "roofs.png"
+    figure.savefig(bars, dpi=120, bbox_inches="tight")
     plt.close(figure)
-    return path
+
+    figure, axes = plt.subplots(figsize=(8, 5.5))
+    large = [r for r in rows if r["T"] >= 256]
+    names = list(dict.fromkeys((r["op"], r["pass"]) for r in large))
+    colours = plt.get_cmap("tab10").colors
+    ops = list(dict.fromkeys(op for op, _ in names))
+    for op, way in names:
+        points = [r for r in large if (r["op"], r["pass"]) == (op, way)]
+        axes.plot(
+            [r["flops"] / r["bytes"] for r in points],
+            [r["flops"] / r["seconds_median"] / 1e9 for r in points],
+            "o" if way == "forward" else "s",
+            color=colours[ops.index(op) % len(colours)],
+            fillstyle="full" if way == "forward" else "none",
+            label=f"{op} {way}",
+        )
+    peak = statistics.median([r["roof_value"] for r in large if r["roof"] == "fma"]) / 1e9
+    stream = statistics.median([r["roof_value"] for r in large if r["roof"] != "fma"]) / 1e9
+    low = min(r["flops"] / r["bytes"] for r in large) / 2
+    high = max(r["flops"] / r["bytes"] for r in large) * 2
+    axes.plot([low, peak / stream, max(high, peak / stream)], [low * stream, peak, peak], "k")
+    axes.set(xscale="log", yscale="log", xlabel="flops a byte", ylabel="GF/s")
+    axes.set_title(f"roofs (medians): {peak:.0f} GF/s, {stream:.0f} GB/s; T >= 256")
+    axes.legend(fontsize="x-small", ncols=2)
+    picture = folder / "roofline.png"
+    figure.savefig(picture, dpi=120, bbox_inches="tight")
+    plt.close(figure)
+    return [bars, picture]

@@ -187,7 +187,7 @@ def main() -> int:
     files = plots(results, threads, lines, args.out)
     if args.program:
         data["roofs"] = roofs(args, args.out)
-        files.append(roofline(data["roofs"], args.out))
+        files += roofline(data["roofs"], args.out)
     write(args.out / "results.json", json.dumps(data, indent=1) + "\n")
     print((args.out / "table.md").read_text(encoding="utf-8"))
     print("\n".join(f"plot: {path}" for path in files))
