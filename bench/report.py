@@ -37,6 +37,8 @@ def markdown(results: list[dict[str, Any]], machine: str, command: str) -> str:
 
 def lines_text(lines: list[dict[str, Any]]) -> str:
     """anabranch's time against tokens: the fitted line and how far the points are from it."""
+    if not lines:
+        return ""
     text = [
         "",
         "| time against tokens | from .. to | us a token | at no tokens | farthest from the line |",
