@@ -12,8 +12,6 @@ namespace anabranch {
 
 namespace {
 
-constexpr int kItemsOfStep = kGradStep / kGradItem;
-
 // Cuts aligned parts off a workspace; from null it adds up their sizes.
 class Cutter {
  public:
@@ -38,6 +36,23 @@ void CopyVector(const TensorView& from, float* to) {
 
 std::size_t Size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
+// Elements of D of an item: the whole of what the kernel takes, unless less lets the threads end
+// sooner by a tenth. The bits are the same.
+std::int64_t BlockFor(std::int64_t d, int threads) {
+  std::int64_t best = kGradBlock;
+  const auto cost = [&](std::int64_t block) { return CeilDiv(CeilDiv(d, block), threads) * block; };
+  for (std::int64_t block = kGradBlock / 2; block >= 32; block /= 2) {
+    if (10 * cost(block) <= 9 * cost(best)) best = block;
+  }
+  return best;
+}
+
+// Tokens of a step: enough items of their own part for all threads.
+std::int64_t StepFor(int threads) {
+  return std::max<std::int64_t>(kGradStep,
+                                CeilDiv(std::int64_t{threads} * kGradItem, kGradTile) * kGradTile);
+}
+
 std::size_t StagingBytes(const PreShape& shape, std::size_t element) {
   return Size(shape.n) * kGradTile * kGradBlock * element;
 }
@@ -59,12 +74,13 @@ PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensor
       dense_(x_.stride1 == 1 && grad_h_in_.stride1 == 1 && grad_x_.stride1 == 1 &&
              (!tensors.grad_x_post.defined() || grad_x_post_.stride1 == 1)),
       stream_(dense_ && WritesPastCaches(tensors.grad_x)),
-      blocks_(CeilDiv(shape.d, kGradBlock)) {
+      block_(BlockFor(shape.d, context.threads())),
+      blocks_(CeilDiv(shape.d, block_)),
+      step_(StepFor(context.threads())) {
   const auto k = static_cast<double>(shape.n * shape.d);
   const double x_bytes =
       k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
-  const std::int64_t token_items =
-      CeilDiv(std::min<std::int64_t>(shape.tokens, kGradStep), kGradItem);
+  const std::int64_t token_items = CeilDiv(std::min<std::int64_t>(shape.tokens, step_), kGradItem);
   info->work_items = std::max(blocks_, token_items);
   info->threads = ThreadsForBytes(context, info->work_items,
                                   8 * x_bytes + 16 * k * static_cast<double>(shape.rows()));
@@ -88,12 +104,12 @@ PreBackward::Memory PreBackward::Cut(std::byte* workspace) const {
   m.alpha = cut.Floats(3);
   m.bias = cut.Floats(rows);
   m.grad_bias = cut.Floats(2 * rows);
-  m.partial = cut.Floats(kItemsOfStep * 2 * rows);
-  m.d_mix = cut.Floats(kGradStep * rows);
-  m.by_row = cut.Floats(kGradStep * rows);
-  m.by_token = cut.Floats(kGradStep * rows);
-  m.rms = cut.Floats(kGradStep);
-  m.h_pre = cut.Floats(kGradStep * Size(shape_.n));
+  m.partial = cut.Floats(Size(step_) / kGradItem * 2 * rows);
+  m.d_mix = cut.Floats(Size(step_) * rows);
+  m.by_row = cut.Floats(Size(step_) * rows);
+  m.by_token = cut.Floats(Size(step_) * rows);
+  m.rms = cut.Floats(Size(step_));
+  m.h_pre = cut.Floats(Size(step_) * Size(shape_.n));
   m.phi = cut.Floats(units);
   m.grad_phi = cut.Floats(units);
   m.slots = cut.Bytes(Size(threads_) * slot_bytes_);
@@ -139,7 +155,7 @@ GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memor
   }
   p.n = shape_.n;
   p.rows = shape_.rows();
-  p.count = static_cast<int>(std::min<std::int64_t>(kGradBlock, shape_.d - begin));
+  p.count = static_cast<int>(std::min<std::int64_t>(block_, shape_.d - begin));
   p.phi_units = memory.phi + unit;
   p.grad_units = memory.grad_phi + unit;
   return p;
@@ -237,7 +253,7 @@ void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index,
 // One block of D for the `count` tokens of a step.
 void PreBackward::BlockItem(std::int64_t block, std::int64_t token, int count, bool first,
                             bool last, const Memory& memory, const Slot& slot) const {
-  const std::int64_t begin = block * kGradBlock;
+  const std::int64_t begin = block * block_;
   const GradParameters p = ParametersOf(begin, memory);
   if (first) {
     kernels_.pack_units(p);
@@ -286,7 +302,7 @@ void PreBackward::Run(std::byte* workspace, const Context& context) const {
   std::fill_n(memory.grad_bias, 2 * rows, 0.0f);
   std::int64_t token = 0;
   while (token < shape_.tokens) {
-    const int count = static_cast<int>(std::min<std::int64_t>(kGradStep, shape_.tokens - token));
+    const int count = static_cast<int>(std::min<std::int64_t>(step_, shape_.tokens - token));
     const std::int64_t items = CeilDiv(count, kGradItem);
     ForEachItem(context, threads_, items, [&](int slot, std::int64_t item) {
       const int begin = static_cast<int>(item) * kGradItem;

@@ -20,7 +20,7 @@
 
 namespace anabranch {
 
-inline constexpr int kGradStep = 4 * kGradTile;
+inline constexpr int kGradStep = 4 * kGradTile;  // with more than eight threads more
 inline constexpr int kGradItem = kGradTile / 2;
 
 struct PreBackwardTensors {
@@ -81,7 +81,9 @@ class PreBackward {
   bool dense_;
   bool stream_;
   int threads_ = 1;
+  std::int64_t block_ = kGradBlock;  // elements of D, whole units of 32
   std::int64_t blocks_;
+  std::int64_t step_;  // tokens
   std::size_t slot_bytes_;
 };
 
