@@ -12,6 +12,10 @@ namespace anabranch {
 
 namespace {
 
+// More tiles a step would read phi and its gradient, which come from the last-level cache, less
+// often, but x as well from there.
+constexpr int kMostTiles = 4;
+
 // Cuts aligned parts off a workspace; from null it adds up their sizes.
 class Cutter {
  public:
@@ -47,10 +51,11 @@ std::int64_t BlockFor(std::int64_t d, int threads) {
   return best;
 }
 
-// Tokens of a step: enough items of their own part for all threads.
+// Tokens of a step: a tile a thread, so that its x is still in L2 when it is read for the second
+// time, up to four tiles; and enough items of their own part for all threads.
 std::int64_t StepFor(int threads) {
-  return std::max<std::int64_t>(kGradStep,
-                                CeilDiv(std::int64_t{threads} * kGradItem, kGradTile) * kGradTile);
+  const std::int64_t items = CeilDiv(std::int64_t{threads} * kGradItem, kGradTile);
+  return std::max<std::int64_t>(std::min(threads, kMostTiles), items) * kGradTile;
 }
 
 std::size_t StagingBytes(const PreShape& shape, std::size_t element) {
@@ -211,7 +216,7 @@ void PreBackward::RunStaged(GradUnits call, std::int64_t begin, std::int64_t tok
   call.next = nullptr;
   call.stream = false;
   call.x_lane = call.post_lane = call.grad_x_lane = kGradBlock;
-  kernels_.grad_units(call);
+  kernels_.units.grad_units(call);
   for (int m = 0; m < call.tokens; ++m) {
     for (int i = 0; i < shape_.n; ++i) {
       std::byte* row =
@@ -260,7 +265,7 @@ void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index,
   call.phi = p.phi_units;
   call.grad_phi = GradUnitsOf(begin, memory, slot);
   if (dense_) {
-    kernels_.grad_units(call);
+    kernels_.units.grad_units(call);
   } else {
     RunStaged(call, begin, token, slot);
   }
@@ -330,8 +335,8 @@ void PreBackward::Run(std::byte* workspace, const Context& context) const {
     }
     for (int index = 0; index < count; index += kGradTile) {
       const int offset = index * rows;
-      kernels_.pack_mix({memory.d_mix + offset, std::min(kGradTile, count - index), rows,
-                         memory.by_row + offset, memory.by_token + offset});
+      kernels_.units.pack_mix({memory.d_mix + offset, std::min(kGradTile, count - index), rows,
+                               memory.by_row + offset, memory.by_token + offset});
     }
     const bool last = token + count == shape_.tokens;
     ForEachItem(context, threads_, blocks_, [&](int slot, std::int64_t block) {
