@@ -24,7 +24,8 @@ bool ByteRange(const TensorView& t, std::int64_t* low, std::int64_t* high) {
   if (__builtin_add_overflow(hi, std::int64_t{1}, &hi)) return false;
   if (__builtin_mul_overflow(hi, element, &hi)) return false;
   const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data));
-  return !__builtin_add_overflow(base, lo, low) && !__builtin_add_overflow(base, hi, high);
+  if (__builtin_add_overflow(base, lo, low) || __builtin_add_overflow(base, hi, high)) return false;
+  return (*low < 0) == (base < 0) && (*high < 0) == (base < 0);  // addresses do not wrap around
 }
 
 bool SameView(const TensorView& a, const TensorView& b) {
@@ -205,7 +206,7 @@ void Checker::Addressable(const char* name, const TensorView& t) {
   std::int64_t high = 0;
   if (!ByteRange(t, &low, &high)) {
     Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
-            ToString(t.sizes) + ", expected an extent below 2^63 bytes");
+            ToString(t.sizes) + ", expected an extent within memory");
   }
 }
 

@@ -332,7 +332,8 @@ void OneCall(Input* in) {
   const OperatorEntry& entry = PickOperator(in);
   RandomCall call(in, entry, false);
   const Attributes attributes = PickAttributes(in, call);
-  for (int k = in->Below(48); k > 0; --k) {
+  const int variations = in->Below(in->drawn() ? 256 : 48);
+  for (int k = 0; k < variations && !in->empty(); ++k) {
     call.Vary(in);
     Plan plan;
     CheckAnswer(call, OperationOf(entry).call(call, attributes, &plan, Context::Default()), plan);
@@ -371,5 +372,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   int most = 4;
   do OneCall(&in);
   while (!in.empty() && --most > 0);
+  Input drawn = Input::Drawn(data, size);
+  for (int round = Input::Rounds(data, size); round > 0; --round) OneCall(&drawn);
   return 0;
 }

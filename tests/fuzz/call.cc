@@ -108,7 +108,7 @@ bool RandomCall::real() const {
 
 TensorView RandomCall::operator()(const char* name) const {
   for (const Argument& a : arguments_) {
-    if (a.spec.name == name) return a.view;
+    if (IsNamed(a, name)) return a.view;
   }
   return TensorView();
 }
