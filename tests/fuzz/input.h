@@ -1,7 +1,7 @@
 // What a fuzzer's bytes mean: a stream of small choices that never ends (zeros follow), so that
 // every input is a valid test and the shortest one is the plainest. After what its bytes spell out
-// an input goes on, as its last byte says, with rounds of choices drawn from a generator that all
-// its bytes seed: running one input costs a fuzzer as much as a hundred calls.
+// an input of more than a few goes on with up to seven rounds of choices drawn from a generator
+// that all its bytes seed: running one input costs a fuzzer as much as a hundred calls.
 #ifndef ANABRANCH_TESTS_FUZZ_INPUT_H_
 #define ANABRANCH_TESTS_FUZZ_INPUT_H_
 
@@ -21,14 +21,13 @@ class Input {
   // Pseudo-random choices without an end, others for every input.
   static Input Drawn(const std::uint8_t* data, std::size_t size) {
     Input drawn(nullptr, 0);
-    drawn.state_ = 0xcbf29ce484222325u;
-    for (std::size_t i = 0; i < size; ++i) drawn.state_ = (drawn.state_ ^ data[i]) * 0x100000001b3u;
+    drawn.state_ = Hash(data, size);
     drawn.drawn_ = true;
     return drawn;
   }
   // How many rounds of them follow the bytes.
   static int Rounds(const std::uint8_t* data, std::size_t size) {
-    return size == 0 ? 0 : data[size - 1] % 8;
+    return size < 8 ? 0 : static_cast<int>(Hash(data, size) >> 20 & 7);
   }
 
   bool drawn() const { return drawn_; }
@@ -73,6 +72,11 @@ class Input {
   }
 
  private:
+  static std::uint64_t Hash(const std::uint8_t* data, std::size_t size) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (std::size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001b3u;
+    return hash;
+  }
   static constexpr double kInfinity = __builtin_huge_val();
   static constexpr double kNaN = __builtin_nan("");
   const std::uint8_t* next_;
