@@ -80,6 +80,19 @@ inline TensorView OneToken(TensorView view, std::int64_t token) {
   return view;
 }
 
+// Writes one value into a token's rows of everything that is given by token, or of the first such.
+inline void SetToken(const OperatorEntry& entry, const Case& c, const harness::CaseTensors& tensors,
+                     std::int64_t token, double value, bool first_only) {
+  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
+    const TensorView& view = tensors.buffers[k].view;
+    const bool input = !tensors.specs[k].output && !harness::IsCache(entry, c, tensors.specs[k]);
+    if (!input || TokenDimension(view) < 0) continue;
+    harness::ForEachElement(OneToken(view, token),
+                            [&](std::byte* p) { harness::WriteElement(p, view.dtype, value); });
+    if (first_only) return;
+  }
+}
+
 }  // namespace anabranch
 
 #endif  // ANABRANCH_TESTS_OPS_KNOWN_FAULTS_H_

@@ -75,19 +75,6 @@ TEST_P(KnownFaults, LanesBehindTheRow) {
   }
 }
 
-// Writes one value into a token's rows of everything that is given by token, or of the first such.
-void SetToken(const OperatorEntry& entry, const Case& c, const CaseTensors& tensors,
-              std::int64_t token, double value, bool first_only) {
-  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
-    const TensorView& view = tensors.buffers[k].view;
-    const bool input = !tensors.specs[k].output && !harness::IsCache(entry, c, tensors.specs[k]);
-    if (!input || TokenDimension(view) < 0) continue;
-    harness::ForEachElement(OneToken(view, token),
-                            [&](std::byte* p) { harness::WriteElement(p, view.dtype, value); });
-    if (first_only) return;
-  }
-}
-
 TEST_P(KnownFaults, AllZeroRows) {
   for (const Case& c : Variants(Small())) {
     CaseChecker checker(entry(), c, 80);
