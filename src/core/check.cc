@@ -83,6 +83,19 @@ void Checker::Required(const char* name, const TensorView& t) {
   Fail(StatusCode::kNullArgument, std::string(name) + " is absent, expected a tensor");
 }
 
+void Checker::AllOrNone(std::initializer_list<NamedTensor> tensors) {
+  const auto defined = [](const NamedTensor& t) { return t.tensor.defined(); };
+  if (!ok() || std::none_of(tensors.begin(), tensors.end(), defined)) return;
+  const auto* missing = std::find_if_not(tensors.begin(), tensors.end(), defined);
+  if (missing == tensors.end()) return;
+  std::string all;
+  for (const NamedTensor& t : tensors) {
+    if (!all.empty()) all += &t + 1 == tensors.end() ? " and " : ", ";
+    all += t.name;
+  }
+  Invalid(std::string(missing->name) + " is absent, expected all of " + all + " or none of them");
+}
+
 void Checker::Activation(const char* name, const TensorView& t) {
   if (!ok() || !t.defined()) return;
   if (DTypeSize(t.dtype) == 0) {
