@@ -281,50 +281,6 @@ void Backwards(void* /*pool*/, std::int64_t count, Context::Task task, void* sta
   for (std::int64_t i = count; i-- > 0;) task(state, i);
 }
 
-// What the tensors hold.
-std::string Contents(RandomCall& call) {
-  std::string all;
-  for (const Argument& a : call.arguments()) {
-    if (!a.memory) continue;
-    all.append(reinterpret_cast<const char*>(a.memory.get()),
-               static_cast<std::size_t>(a.span) * DTypeSize(a.view.dtype));
-  }
-  return all;
-}
-
-template <class T>
-void OneNan(std::byte* element, T infinity, T nan) {
-  T bits;
-  std::memcpy(&bits, element, sizeof(T));
-  if ((bits & static_cast<T>(~T{0} >> 1)) > infinity) std::memcpy(element, &nan, sizeof(T));
-}
-
-// Makes all NaN alike. Which of two NaN a sum keeps is up to the order of its operands, which the
-// compiler may choose, so their bits say nothing.
-void ForgetPayloads(RandomCall& call) {
-  for (const Argument& a : call.arguments()) {
-    if (!a.memory || !a.spec.output) continue;
-    const std::size_t size = DTypeSize(a.view.dtype);
-    for (std::int64_t k = 0; k < a.span; ++k) {
-      std::byte* element = a.memory.get() + static_cast<std::size_t>(k) * size;
-      if (a.view.dtype == DType::kFloat16) OneNan<std::uint16_t>(element, 0x7c00, 0x7e00);
-      if (a.view.dtype == DType::kBFloat16) OneNan<std::uint16_t>(element, 0x7f80, 0x7fc0);
-      if (size == 4) OneNan<std::uint32_t>(element, 0x7f800000, 0x7fc00000);
-      if (size == 8) OneNan<std::uint64_t>(element, 0x7ff0ULL << 48, 0x7ff8ULL << 48);
-    }
-  }
-}
-
-void Restore(RandomCall& call, const std::string& contents) {
-  std::size_t at = 0;
-  for (const Argument& a : call.arguments()) {
-    if (!a.memory) continue;
-    const std::size_t bytes = static_cast<std::size_t>(a.span) * DTypeSize(a.view.dtype);
-    std::memcpy(a.memory.get(), contents.data() + at, bytes);
-    at += bytes;
-  }
-}
-
 void RunPlan(const Plan& plan, const Context& context) {
   // The workspace is as long as promised: a sanitizer sees a byte more.
   const std::size_t bytes = plan.workspace_bytes();
@@ -373,19 +329,19 @@ void OneCall(Input* in) {
   if (!answer.prepare.ok() || !call.real() || plan.workspace_bytes() > kMostWorkspace) return;
   if (attributes.options.num_iters > kMostIterations) return;
   if (!twice) return RunPlan(plan, context);
-  const std::string before = Contents(call);
+  const std::string before = call.Contents();
   RunPlan(plan, context);
-  ForgetPayloads(call);
-  const std::string first = Contents(call);
-  Restore(call, before);
+  call.ForgetPayloads();
+  const std::string first = call.Contents();
+  call.Restore(before);
   context.set_parallel_for(&Backwards, nullptr, 4);
   Plan again;
   if (!OperationOf(entry).call(call, attributes, &again, context).prepare.ok()) {
     Broken("Prepare refuses with four threads what it accepted with one");
   }
   RunPlan(again, context);
-  ForgetPayloads(call);
-  if (Contents(call) != first) {
+  call.ForgetPayloads();
+  if (call.Contents() != first) {
     Broken(std::string(entry.name) + ": bits depend on the tasks' order");
   }
 }

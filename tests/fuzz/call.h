@@ -52,6 +52,13 @@ class RandomCall {
   bool aliased() const { return aliased_; }
   bool plain() const { return plain_; }  // nothing was spoilt
 
+  // What the tensors hold.
+  std::string Contents() const;
+  void Restore(const std::string& contents);
+  // Makes all NaN of the outputs alike. Which of two NaN a sum keeps is up to the order of its
+  // operands, which the compiler may choose, so their bits say nothing.
+  void ForgetPayloads();
+
   // Spoils one tensor of the call, which then can no longer run; Undo() gives the old one back.
   Argument& Vary(Input* in);
   void Undo();
