@@ -2,6 +2,8 @@
 # Builds the fuzz targets (libFuzzer, ASan, UBSan) and runs each for a number of seconds.
 #   scripts/fuzz.sh [--jobs N] [--seconds N] [TARGET...]    targets: args aclnn runtime program
 #   scripts/fuzz.sh --repro FILE                            one input again, with a stack trace
+#   scripts/fuzz.sh --random N [--seed S] [TARGET...]       N pseudo-random inputs in the release build:
+#                   every SIMD target, ten times the calls a second, glibc's heap checks alone
 # Inputs that are worth keeping collect under build/fuzz/corpus. A crash, a broken promise, a leak or
 # a hang leaves its input under build/fuzz/crashes and ends with exit code 1.
 set -euo pipefail
@@ -10,19 +12,36 @@ build=build/fuzz
 seconds=60
 jobs=1
 repro=
+random=
+seed=1
 targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=$2; shift 2 ;;
     --jobs) jobs=$2; shift 2 ;;
     --repro) repro=$2; shift 2 ;;
+    --random) random=$2; shift 2 ;;
+    --seed) seed=$2; shift 2 ;;
     args | aclnn | runtime | program) targets+=("$1"); shift ;;
-    *) echo "fuzz.sh: unknown argument '$1', expected --seconds, --jobs, --repro or a target" >&2; exit 2 ;;
+    *) echo "fuzz.sh: unknown argument '$1', expected --seconds, --jobs, --random, --seed, --repro or a target" >&2; exit 2 ;;
   esac
 done
 [[ $seconds =~ ^[0-9]+$ && $seconds -gt 0 ]] || { echo "fuzz.sh: --seconds is '$seconds', expected a number > 0" >&2; exit 2; }
 [[ $jobs =~ ^[0-9]+$ && $jobs -gt 0 ]] || { echo "fuzz.sh: --jobs is '$jobs', expected a number > 0" >&2; exit 2; }
 [ ${#targets[@]} -gt 0 ] || targets=(args aclnn runtime program)
+
+if [ -n "$random" ]; then
+  [[ $random =~ ^[0-9]+$ && $seed =~ ^[0-9]+$ ]] || { echo "fuzz.sh: --random is '$random' and --seed '$seed', expected numbers" >&2; exit 2; }
+  scripts/setup.sh
+  cmake --preset release >/dev/null
+  cmake --build build/release -j "$(nproc)" --target "${targets[@]/#/fuzz_}" | grep -vE '^\[|^ninja' || true
+  debug=/lib/$(uname -m)-linux-gnu/libc_malloc_debug.so.0
+  for target in "${targets[@]}"; do
+    LD_PRELOAD=$debug GLIBC_TUNABLES=glibc.malloc.check=3:glibc.malloc.perturb=165 \
+      "build/release/tests/fuzz/fuzz_$target" --seed "$seed" --random "$random"
+  done
+  exit 0
+fi
 
 export UBSAN_OPTIONS="print_stacktrace=1 halt_on_error=1"
 export ASAN_OPTIONS="detect_leaks=1 allocator_may_return_null=1"
