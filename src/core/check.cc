@@ -25,7 +25,7 @@ bool ByteRange(const TensorView& t, std::int64_t* low, std::int64_t* high) {
   if (__builtin_mul_overflow(hi, element, &hi)) return false;
   const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data));
   if (__builtin_add_overflow(base, lo, low) || __builtin_add_overflow(base, hi, high)) return false;
-  return (*low < 0) == (base < 0) && (*high < 0) == (base < 0);  // addresses do not wrap around
+  return base > 0 ? *low > 0 : *high < 0;  // nothing lies at null, and addresses do not wrap around
 }
 
 bool SameView(const TensorView& a, const TensorView& b) {

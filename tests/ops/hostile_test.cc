@@ -42,8 +42,8 @@ void ForEveryVariant(std::int64_t seq, const Check& check) {
   }
 }
 
-// What a description says of memory must be possible: nothing lies below address zero.
-TEST(HostileTest, MemoryBelowZero) {
+// What a description says of memory must be possible: nothing lies at address zero or below.
+TEST(HostileTest, MemoryAtZeroOrBelow) {
   ForEveryVariant(
       2, [](const OperatorEntry& entry, const Case& c, const std::vector<TensorSpec>& specs) {
         for (std::size_t k = 0; k < specs.size(); ++k) {
