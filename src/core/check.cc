@@ -24,7 +24,8 @@ bool ByteRange(const TensorView& t, std::int64_t* low, std::int64_t* high) {
   if (__builtin_add_overflow(hi, std::int64_t{1}, &hi)) return false;
   if (__builtin_mul_overflow(hi, element, &hi)) return false;
   const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data));
-  return !__builtin_add_overflow(base, lo, low) && !__builtin_add_overflow(base, hi, high);
+  if (__builtin_add_overflow(base, lo, low) || __builtin_add_overflow(base, hi, high)) return false;
+  return base > 0 ? *low > 0 : *high < 0;  // nothing lies at null, and addresses do not wrap around
 }
 
 bool SameView(const TensorView& a, const TensorView& b) {
@@ -80,6 +81,19 @@ void Checker::Fail(StatusCode code, const std::string& message) {
 void Checker::Required(const char* name, const TensorView& t) {
   if (!ok() || t.defined()) return;
   Fail(StatusCode::kNullArgument, std::string(name) + " is absent, expected a tensor");
+}
+
+void Checker::AllOrNone(std::initializer_list<NamedTensor> tensors) {
+  const auto defined = [](const NamedTensor& t) { return t.tensor.defined(); };
+  if (!ok() || std::none_of(tensors.begin(), tensors.end(), defined)) return;
+  const auto* missing = std::find_if_not(tensors.begin(), tensors.end(), defined);
+  if (missing == tensors.end()) return;
+  std::string all;
+  for (const NamedTensor& t : tensors) {
+    if (!all.empty()) all += &t + 1 == tensors.end() ? " and " : ", ";
+    all += t.name;
+  }
+  Invalid(std::string(missing->name) + " is absent, expected all of " + all + " or none of them");
 }
 
 void Checker::Activation(const char* name, const TensorView& t) {
@@ -206,7 +220,7 @@ void Checker::Addressable(const char* name, const TensorView& t) {
   std::int64_t high = 0;
   if (!ByteRange(t, &low, &high)) {
     Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
-            ToString(t.sizes) + ", expected an extent below 2^63 bytes");
+            ToString(t.sizes) + ", expected an extent within memory");
   }
 }
 
