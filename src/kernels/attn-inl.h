@@ -8,8 +8,12 @@
 #define ANABRANCH_SRC_KERNELS_ATTN_INL_H_
 #endif
 
+#include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
+#include "src/kernels/attn_residual.h"
+#include "src/simd/units-inl.h"
 #include "src/simd/vec16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,6 +44,63 @@ HWY_INLINE float SumGroups(const float* HWY_RESTRICT lanes) {
   float sums[16];
   for (int i = 0; i < 16; ++i) sums[i] = lanes[i] + lanes[16 + i];
   return SumLanes16(sums);
+}
+
+// Elements of R rows and of what they are multiplied with.
+template <int R, class T>
+struct DotOperands {
+  const T* rows[R];
+  const float* query;
+  const T* grad;
+  const T* ahead[R];
+};
+
+// Running sums of part p of R rows: group a and group b of the layout apart.
+template <int R, bool kSquares, bool kGrad, class T>
+struct DotSums {
+  VecF squares[kSquares ? R : 1][2];
+  VecF query[R][2];
+  VecF grad[kGrad ? R : 1][2];
+
+  template <class Visit>
+  HWY_INLINE void ForEach(float* carry, std::size_t p, const Visit& visit) {
+    for (int r = 0; r < R; ++r) {
+      for (int g = 0; g < 2; ++g) {
+        float* at = carry + r * kAttnCarry + g * 16 + static_cast<std::ptrdiff_t>(p * kLanes);
+        if constexpr (kSquares) visit(squares[r][g], at);
+        visit(query[r][g], at + 32);
+        if constexpr (kGrad) visit(grad[r][g], at + 64);
+      }
+    }
+  }
+
+  // Part p of the unit at element k; qa and qb are the query's.
+  HWY_INLINE void Add(const DotOperands<R, T>& x, std::int64_t k, std::size_t p, VecF qa, VecF qb) {
+    VecF ga = qa, gb = qb;
+    if constexpr (kGrad) LoadPart(x.grad + k, p, ga, gb);
+    for (int r = 0; r < R; ++r) {
+      VecF a, b;
+      LoadPart(x.rows[r] + k, p, a, b);
+      query[r][0] = hn::MulAdd(qa, a, query[r][0]);
+      query[r][1] = hn::MulAdd(qb, b, query[r][1]);
+      if constexpr (kSquares) {
+        squares[r][0] = hn::MulAdd(a, a, squares[r][0]);
+        squares[r][1] = hn::MulAdd(b, b, squares[r][1]);
+      }
+      if constexpr (kGrad) {
+        grad[r][0] = hn::MulAdd(ga, a, grad[r][0]);
+        grad[r][1] = hn::MulAdd(gb, b, grad[r][1]);
+      }
+    }
+  }
+};
+
+// One lane of a gradient row: alpha dh + (t q - c v), the last product only with the norm.
+template <bool kNorm>
+HWY_INLINE VecF GradLane(VecF alpha, VecF t, VecF c, VecF dh, VecF q, VecF v) {
+  VecF sum = hn::Mul(t, q);
+  if constexpr (kNorm) sum = hn::NegMulAdd(c, v, sum);
+  return hn::MulAdd(alpha, dh, sum);
 }
 
 }  // namespace HWY_NAMESPACE

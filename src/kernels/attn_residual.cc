@@ -37,56 +37,6 @@ constexpr int kGradRows = 4;
 // has to find every row anew: 9 GB/s instead of 20 on one core (Sapphire Rapids, L = 9, D = 7168).
 constexpr std::int64_t kDotChunk = 512;
 
-// Elements of R rows and of what they are multiplied with.
-template <int R, class T>
-struct DotOperands {
-  const T* rows[R];
-  const float* query;
-  const T* grad;
-  const T* ahead[R];
-};
-
-// Running sums of part p of R rows: group a and group b of the layout apart.
-template <int R, bool kSquares, bool kGrad, class T>
-struct DotSums {
-  VecF squares[kSquares ? R : 1][2];
-  VecF query[R][2];
-  VecF grad[kGrad ? R : 1][2];
-
-  template <class Visit>
-  HWY_INLINE void ForEach(float* carry, std::size_t p, const Visit& visit) {
-    for (int r = 0; r < R; ++r) {
-      for (int g = 0; g < 2; ++g) {
-        float* at = carry + r * kAttnCarry + g * 16 + static_cast<std::ptrdiff_t>(p * kLanes);
-        if constexpr (kSquares) visit(squares[r][g], at);
-        visit(query[r][g], at + 32);
-        if constexpr (kGrad) visit(grad[r][g], at + 64);
-      }
-    }
-  }
-
-  HWY_INLINE void Add(const DotOperands<R, T>& x, std::int64_t k, std::size_t p) {
-    const VecF qa = InRegister(hn::LoadU(TagF(), x.query + k + p * kLanes));
-    const VecF qb = InRegister(hn::LoadU(TagF(), x.query + k + 16 + p * kLanes));
-    VecF ga = qa, gb = qb;
-    if constexpr (kGrad) LoadPart(x.grad + k, p, ga, gb);
-    for (int r = 0; r < R; ++r) {
-      VecF a, b;
-      LoadPart(x.rows[r] + k, p, a, b);
-      query[r][0] = hn::MulAdd(qa, a, query[r][0]);
-      query[r][1] = hn::MulAdd(qb, b, query[r][1]);
-      if constexpr (kSquares) {
-        squares[r][0] = hn::MulAdd(a, a, squares[r][0]);
-        squares[r][1] = hn::MulAdd(b, b, squares[r][1]);
-      }
-      if constexpr (kGrad) {
-        grad[r][0] = hn::MulAdd(ga, a, grad[r][0]);
-        grad[r][1] = hn::MulAdd(gb, b, grad[r][1]);
-      }
-    }
-  }
-};
-
 // Adds `count` elements, a multiple of 32, of R rows to their running sums.
 template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
 HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count, float* carry) {
@@ -96,7 +46,9 @@ HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count,
     sums.ForEach(carry, p, [](VecF& v, const float* at) HWY_ATTR { v = hn::LoadU(TagF(), at); });
     for (std::int64_t k = 0; k < count; k += 32) {
       for (int r = 0; kAhead && p == 0 && r < R; ++r) PrefetchUnit(x.ahead[r] + k);
-      sums.Add(x, k, p);
+      const VecF qa = InRegister(hn::LoadU(TagF(), x.query + k + p * kLanes));
+      const VecF qb = InRegister(hn::LoadU(TagF(), x.query + k + 16 + p * kLanes));
+      sums.Add(x, k, p, qa, qb);
     }
     sums.ForEach(carry, p, [](VecF& v, float* at) HWY_ATTR { hn::StoreU(v, TagF(), at); });
   }
@@ -266,14 +218,8 @@ HWY_NOINLINE void GradTile(const GradOperands<R, T>& operands, std::int64_t coun
         LoadPart(x.rows[r] + k, p, a, b);
         ua = hn::MulAdd(t[r], a, ua);
         ub = hn::MulAdd(t[r], b, ub);
-        VecF da = hn::Mul(t[r], qa);
-        VecF db = hn::Mul(t[r], qb);
-        if constexpr (kNorm) {
-          da = hn::NegMulAdd(c[r], a, da);
-          db = hn::NegMulAdd(c[r], b, db);
-        }
-        StorePartCleanNan(hn::MulAdd(alpha[r], ga, da), hn::MulAdd(alpha[r], gb, db), p,
-                          x.out[r] + k);
+        StorePartCleanNan(GradLane<kNorm>(alpha[r], t[r], c[r], ga, qa, a),
+                          GradLane<kNorm>(alpha[r], t[r], c[r], gb, qb, b), p, x.out[r] + k);
       }
       hn::StoreU(ua, TagF(), u);
       hn::StoreU(ub, TagF(), u + 16);

@@ -7,6 +7,7 @@
 #include "src/core/parallel.h"
 #include "src/core/plan_impl.h"
 #include "src/core/tokens.h"
+#include "src/kernels/attn_pipe.h"
 #include "src/kernels/attn_residual.h"
 #include "src/ops/attn_res/attn_res.h"
 #include "src/ops/attn_res/params.h"
@@ -41,6 +42,7 @@ class AttnPlan : public PlanImpl {
         tokens_(CountTokens(a.blocks[0].sizes, leading_)),
         d_(a.blocks[0].sizes[leading_]),
         kernels_(GetAttnResidualKernels(dtype_, target)),
+        pipe_kernels_(GetAttnPipeKernels(dtype_, target)),
         sources_(a.blocks, a.partial_block),
         w_(a.proj_weight),
         gamma_(a.enable_rmsnorm ? a.rmsnorm_gamma : TensorView()),
@@ -70,11 +72,25 @@ class AttnPlan : public PlanImpl {
     return norm_ ? std::sqrt(squares / static_cast<float>(d_) + eps_) : 1.0f;
   }
 
+  // Calls run(k, length, both) for the pieces of a row: one token is passed a second time, or one
+  // is scored, or both, and then both side by side where the piece consists of whole units.
+  template <class F>
+  void ForEachPiece(bool cached, bool read, const F& run) const {
+    for (std::int64_t k = 0; k < d_;) {
+      std::int64_t length = std::min(kPipePiece, d_ - k);
+      const bool both = cached && read && length >= 32;
+      if (both) length = length / 32 * 32;
+      run(k, length, both);
+      k += length;
+    }
+  }
+
   DType dtype_;
   int leading_;
   std::int64_t tokens_;
   std::int64_t d_;
   AttnResidualKernels kernels_;
+  AttnPipeKernels pipe_kernels_;
   Sources sources_;
   ParamRow w_, gamma_;
   Cache rms_cache_, alpha_cache_;
@@ -156,20 +172,29 @@ class ForwardPlan final : public AttnPlan {
     AttnRowSums sums[kMaxSources];
     float alpha[kMaxSources] = {};
     for (std::int64_t t = begin - 1; t < end; ++t) {
+      const bool sum = t >= begin;
+      const bool score = t + 1 < end;
       void* out = nullptr;
-      if (t >= begin) h_.Rows(t, &out);
-      if (t + 1 < end) std::fill_n(carry, count * kAttnCarry, 0.0f);
-      for (std::int64_t k = 0; k < d_; k += kPipePiece) {
-        const std::int64_t length = std::min(kPipePiece, d_ - k);
-        if (t >= begin) {
-          kernels_.sum({pipe.Cached(k), alpha, count, length, Element(out, k), info.streaming});
+      if (sum) h_.Rows(t, &out);
+      if (score) std::fill_n(carry, count * kAttnCarry, 0.0f);
+      ForEachPiece(sum, score, [&](std::int64_t k, std::int64_t length, bool both) {
+        AttnSum cached;
+        if (sum) {
+          cached = {pipe.Cached(k), alpha, count, length, Element(out, k), info.streaming};
         }
-        if (t + 1 < end) {
-          kernels_.dots({pipe.Read(k), count, query + k, nullptr, norm_, length, carry,
-                         k + length == d_ ? sums : nullptr, pipe.Ahead(k)});
+        AttnDots read;
+        if (score) {
+          read = {pipe.Read(k), count, query + k, nullptr,      norm_,
+                  length,       carry, nullptr,   pipe.Ahead(k)};
         }
+        if (both) return pipe_kernels_.dots_and_sum(read, cached);
+        if (sum) kernels_.sum(cached);
+        if (score) kernels_.dots(read);
+      });
+      if (score) {
+        kernels_.dots({nullptr, count, nullptr, nullptr, norm_, 0, carry, sums});
+        Weigh(t + 1, sums, alpha);
       }
-      if (t + 1 < end) Weigh(t + 1, sums, alpha);
       pipe.Advance();
     }
   }
@@ -290,32 +315,45 @@ class BackwardPlan final : public AttnPlan {
     AttnRowSums sums[kMaxSources];
     Weights weights;
     for (std::int64_t t = begin - 1; t < end; ++t) {
-      if (t + 1 < end) std::fill_n(carry, count * kAttnCarry, 0.0f);
-      for (std::int64_t k = 0; k < d_; k += kPipePiece) {
-        const std::int64_t length = std::min(kPipePiece, d_ - k);
-        if (t >= begin) WriteGradient(t, k, length, pipe.Cached(k), query, weights, u);
-        if (t + 1 < end) {
-          const void* grad = nullptr;
-          grad_h_.Rows(t + 1, &grad);
-          kernels_.dots({pipe.Read(k), count, query + k, Element(grad, k), want_squares(), length,
-                         carry, k + length == d_ ? sums : nullptr, pipe.Ahead(k)});
-        }
+      const bool write = t >= begin;
+      const bool score = t + 1 < end;
+      void* out[kMaxSources];
+      const void* grad[2] = {};  // of the token that is written, of the one that is read
+      if (write) {
+        grads_.Rows(t, out);
+        grad_h_.Rows(t, &grad[0]);
       }
-      if (t + 1 < end) Weigh(t + 1, sums, &weights);
+      if (score) {
+        grad_h_.Rows(t + 1, &grad[1]);
+        std::fill_n(carry, count * kAttnCarry, 0.0f);
+      }
+      ForEachPiece(write, score, [&](std::int64_t k, std::int64_t length, bool both) {
+        void* out_piece[kMaxSources];
+        AttnGradRows cached;
+        if (write) {
+          for (int l = 0; l < count; ++l) out_piece[l] = Element(out[l], k);
+          cached = {pipe.Cached(k), Element(grad[0], k),
+                    query + k,      weights.alpha,
+                    weights.t,      norm_ ? weights.c : nullptr,
+                    count,          length,
+                    u + k,          out_piece,
+                    info.streaming};
+        }
+        AttnDots read;
+        if (score) {
+          read = {pipe.Read(k), count, query + k, Element(grad[1], k), want_squares(),
+                  length,       carry, nullptr,   pipe.Ahead(k)};
+        }
+        if (both) return pipe_kernels_.dots_and_grad_rows(read, cached);
+        if (write) kernels_.grad_rows(cached);
+        if (score) kernels_.dots(read);
+      });
+      if (score) {
+        kernels_.dots({nullptr, count, nullptr, grad[1], want_squares(), 0, carry, sums});
+        Weigh(t + 1, sums, &weights);
+      }
       pipe.Advance();
     }
-  }
-
-  void WriteGradient(std::int64_t t, std::int64_t k, std::int64_t length, const void* const* rows,
-                     const float* query, const Weights& weights, float* u) const {
-    const int count = sources_.count();
-    void* out[kMaxSources];
-    const void* grad = nullptr;
-    grads_.Rows(t, out);
-    for (int l = 0; l < count; ++l) out[l] = Element(out[l], k);
-    grad_h_.Rows(t, &grad);
-    kernels_.grad_rows({rows, Element(grad, k), query + k, weights.alpha, weights.t,
-                        norm_ ? weights.c : nullptr, count, length, u + k, out, info.streaming});
   }
 
   void RunStaged(std::int64_t t, const float* query, float* u, std::byte* scratch) const {

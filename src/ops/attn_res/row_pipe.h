@@ -16,6 +16,8 @@ namespace anabranch {
 
 // Elements of a piece of all rows.
 inline constexpr std::int64_t kPipePiece = 512;
+// How far ahead rows are fetched, in rows of such a piece.
+inline constexpr int kPipeAhead = 12;
 
 class RowPipe {
  public:
@@ -38,11 +40,24 @@ class RowPipe {
   const void* const* Read(std::int64_t k) { return Shift(read_, k, read_piece_); }
   const void* const* Cached(std::int64_t k) { return Shift(cached_, k, cached_piece_); }
 
-  // What to fetch while a piece at element k is read: the next piece, at a row's end the next
-  // token's first one; null if there is none.
+  // What to fetch while a piece at element k is read: for every row what is read kPipeAhead rows
+  // later, counting the rows of a piece, then those of the next one, then the next token's. Behind
+  // the last token: again what is read.
   const void* const* Ahead(std::int64_t k) {
-    if (k + kPipePiece < d_) return Shift(read_, std::min(k + kPipePiece, d_), ahead_piece_);
-    return reading_ + 1 < end_ ? next_ : nullptr;
+    const int count = sources_.count();
+    const std::int64_t pieces = (d_ + kPipePiece - 1) / kPipePiece;
+    for (int l = 0; l < count; ++l) {
+      std::int64_t piece = k / kPipePiece + (l + kPipeAhead) / count;
+      const int row = (l + kPipeAhead) % count;
+      const void* const* rows = read_;
+      if (piece >= pieces) {
+        rows = reading_ + 1 < end_ ? next_ : read_;
+        piece = std::min(piece - pieces, pieces - 1);
+      }
+      ahead_piece_[l] = static_cast<const std::byte*>(rows[row]) +
+                        piece * kPipePiece * static_cast<std::int64_t>(sources_.element());
+    }
+    return ahead_piece_;
   }
 
  private:
