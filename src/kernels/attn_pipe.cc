@@ -23,7 +23,12 @@ namespace {
 constexpr std::int64_t kChunk = 512;
 
 // Rows of both tokens side by side. Never changes a bit: see attn_residual.cc.
-constexpr int kRows = kManyRegisters ? 3 : 1;
+constexpr int kSumRows = kManyRegisters ? 3 : 2;
+constexpr int kGradRows = kManyRegisters ? 3 : 1;
+
+// Chunks of a row, counted over the rows, then over the chunks, that lie between what is fetched
+// and what is read.
+constexpr int kAhead = 12;
 
 // Where a sum over rows goes.
 enum class Sink { kKeep, kStore, kStream };
@@ -57,8 +62,12 @@ HWY_NOINLINE void SumTile(const SumOperands<R, T>& operands, std::int64_t count,
     for (std::int64_t k = 0; k < count; k += 32) {
       PrefetchPart(x.read, k, p);
       const std::int64_t at = k + static_cast<std::int64_t>(p * kLanes);
-      const VecF qa = InRegister(hn::LoadU(TagF(), x.read.query + at));
-      const VecF qb = InRegister(hn::LoadU(TagF(), x.read.query + at + 16));
+      VecF qa = hn::LoadU(TagF(), x.read.query + at);
+      VecF qb = hn::LoadU(TagF(), x.read.query + at + 16);
+      if constexpr (kManyRegisters) {
+        qa = InRegister(qa);
+        qb = InRegister(qb);
+      }
       dots.Add(x.read, k, p, qa, qb);
       VecF sa = hn::LoadU(TagF(), x.before + at);
       VecF sb = hn::LoadU(TagF(), x.before + at + 16);
@@ -81,12 +90,41 @@ HWY_NOINLINE void SumTile(const SumOperands<R, T>& operands, std::int64_t count,
   }
 }
 
+// What to fetch for a row of the call while a chunk of it is read.
+class Ahead {
+ public:
+  explicit Ahead(const AttnDots& read) : d_(read.d), ahead_(read.ahead) {
+    for (int l = 0; l < read.count; ++l) {
+      row_[l] = (l + kAhead) % read.count;
+      shift_[l] = (l + kAhead) / read.count * kChunk;
+    }
+  }
+
+  // For row l at element `begin`. Behind the row's end follows the next token; what is farther than
+  // that is not fetched, but its last chunk once more.
+  template <class T>
+  const T* At(const AttnDots& read, int l, std::int64_t begin) const {
+    const std::int64_t k = begin + shift_[l];
+    if (k < d_) return static_cast<const T*>(read.rows[row_[l]]) + k;
+    return static_cast<const T*>(ahead_[row_[l]]) +
+           (k < 2 * d_ ? k - d_ : d_ - 1) / kChunk * kChunk;
+  }
+
+ private:
+  std::int64_t d_;
+  const void* const* ahead_;
+  int row_[kMaxSources];
+  std::int64_t shift_[kMaxSources];
+};
+
+// Rows first ... first + R - 1 at element `begin`.
 template <int R, class T>
-HWY_INLINE DotOperands<R, T> Operands(const AttnDots& read, int first, std::int64_t begin) {
+HWY_INLINE DotOperands<R, T> Operands(const AttnDots& read, const Ahead& ahead, int first,
+                                      std::int64_t begin) {
   DotOperands<R, T> x;
   for (int r = 0; r < R; ++r) {
     x.rows[r] = static_cast<const T*>(read.rows[first + r]) + begin;
-    x.ahead[r] = static_cast<const T*>(read.ahead[first + r]) + begin;
+    x.ahead[r] = ahead.At<T>(read, first + r, begin);
   }
   x.query = read.query + begin;
   x.grad = read.grad != nullptr ? static_cast<const T*>(read.grad) + begin : nullptr;
@@ -105,13 +143,14 @@ void SumChunks(const AttnDots& read, const AttnSum& cached) {
   HWY_ALIGN float sums[kChunk];
   HWY_ALIGN T buffer[kChunk];
   const bool direct = Direct<T>(cached.streaming, cached.out);
+  const Ahead ahead(read);
   for (std::int64_t begin = 0; begin < read.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, read.d - begin);
     T* const out = static_cast<T*>(cached.out) + begin;
-    ForRowGroups<kRows>(read.count, [&](auto rows, int first) HWY_ATTR {
+    ForRowGroups<kSumRows>(read.count, [&](auto rows, int first) HWY_ATTR {
       constexpr int R = decltype(rows)::value;
       SumOperands<R, T> x;
-      x.read = Operands<R, T>(read, first, begin);
+      x.read = Operands<R, T>(read, ahead, first, begin);
       for (int r = 0; r < R; ++r) {
         x.cached[r] = static_cast<const T*>(cached.rows[first + r]) + begin;
       }
@@ -190,10 +229,10 @@ HWY_NOINLINE void GradTile(const GradOperands<R, T>& operands, std::int64_t coun
 
 // Elements [begin, begin + count) of R rows from row `first`.
 template <int R, bool kNorm, bool kSquares, class T>
-HWY_INLINE void GradGroup(const AttnDots& read, const AttnGradRows& cached, int first,
-                          std::int64_t begin, std::int64_t count, T (*buffer)[kChunk]) {
+HWY_INLINE void GradGroup(const AttnDots& read, const Ahead& ahead, const AttnGradRows& cached,
+                          int first, std::int64_t begin, std::int64_t count, T (*buffer)[kChunk]) {
   GradOperands<R, T> x;
-  x.read = Operands<R, T>(read, first, begin);
+  x.read = Operands<R, T>(read, ahead, first, begin);
   bool direct = true;
   for (int r = 0; r < R; ++r) {
     x.cached[r] = static_cast<const T*>(cached.rows[first + r]) + begin;
@@ -221,11 +260,13 @@ HWY_INLINE void GradGroup(const AttnDots& read, const AttnGradRows& cached, int 
 
 template <bool kNorm, bool kSquares, class T>
 void GradChunks(const AttnDots& read, const AttnGradRows& cached) {
-  HWY_ALIGN T buffer[kRows][kChunk];
+  HWY_ALIGN T buffer[kGradRows][kChunk];
+  const Ahead ahead(read);
   for (std::int64_t begin = 0; begin < read.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, read.d - begin);
-    ForRowGroups<kRows>(read.count, [&](auto rows, int first) HWY_ATTR {
-      GradGroup<decltype(rows)::value, kNorm, kSquares>(read, cached, first, begin, count, buffer);
+    ForRowGroups<kGradRows>(read.count, [&](auto rows, int first) HWY_ATTR {
+      GradGroup<decltype(rows)::value, kNorm, kSquares>(read, ahead, cached, first, begin, count,
+                                                        buffer);
     });
   }
 }

@@ -72,17 +72,13 @@ class AttnPlan : public PlanImpl {
     return norm_ ? std::sqrt(squares / static_cast<float>(d_) + eps_) : 1.0f;
   }
 
-  // Calls run(k, length, both) for the pieces of a row: one token is passed a second time, or one
-  // is scored, or both, and then both side by side where the piece consists of whole units.
+  // Calls run(k, length, both) for the parts of a row: one token is passed a second time, or one is
+  // scored, or both, and then both side by side but for the elements behind the last whole unit.
   template <class F>
-  void ForEachPiece(bool cached, bool read, const F& run) const {
-    for (std::int64_t k = 0; k < d_;) {
-      std::int64_t length = std::min(kPipePiece, d_ - k);
-      const bool both = cached && read && length >= 32;
-      if (both) length = length / 32 * 32;
-      run(k, length, both);
-      k += length;
-    }
+  void ForEachPart(bool cached, bool read, const F& run) const {
+    const std::int64_t whole = cached && read ? d_ / 32 * 32 : 0;
+    if (whole > 0) run(std::int64_t{0}, whole, true);
+    if (whole < d_) run(whole, d_ - whole, false);
   }
 
   DType dtype_;
@@ -168,7 +164,7 @@ class ForwardPlan final : public AttnPlan {
   // Sums token t while it scores token t + 1.
   void RunDense(std::int64_t begin, std::int64_t end, const float* query, float* carry) const {
     const int count = sources_.count();
-    RowPipe pipe(sources_, d_, begin, end);
+    RowPipe pipe(sources_, begin, end);
     AttnRowSums sums[kMaxSources];
     float alpha[kMaxSources] = {};
     for (std::int64_t t = begin - 1; t < end; ++t) {
@@ -177,15 +173,15 @@ class ForwardPlan final : public AttnPlan {
       void* out = nullptr;
       if (sum) h_.Rows(t, &out);
       if (score) std::fill_n(carry, count * kAttnCarry, 0.0f);
-      ForEachPiece(sum, score, [&](std::int64_t k, std::int64_t length, bool both) {
+      ForEachPart(sum, score, [&](std::int64_t k, std::int64_t length, bool both) {
         AttnSum cached;
         if (sum) {
           cached = {pipe.Cached(k), alpha, count, length, Element(out, k), info.streaming};
         }
         AttnDots read;
         if (score) {
-          read = {pipe.Read(k), count, query + k, nullptr,      norm_,
-                  length,       carry, nullptr,   pipe.Ahead(k)};
+          read = {pipe.Read(k), count, query + k, nullptr,     norm_,
+                  length,       carry, nullptr,   pipe.Next(k)};
         }
         if (both) return pipe_kernels_.dots_and_sum(read, cached);
         if (sum) kernels_.sum(cached);
@@ -311,7 +307,7 @@ class BackwardPlan final : public AttnPlan {
   void RunDense(std::int64_t begin, std::int64_t end, const float* query, float* u,
                 float* carry) const {
     const int count = sources_.count();
-    RowPipe pipe(sources_, d_, begin, end);
+    RowPipe pipe(sources_, begin, end);
     AttnRowSums sums[kMaxSources];
     Weights weights;
     for (std::int64_t t = begin - 1; t < end; ++t) {
@@ -327,7 +323,7 @@ class BackwardPlan final : public AttnPlan {
         grad_h_.Rows(t + 1, &grad[1]);
         std::fill_n(carry, count * kAttnCarry, 0.0f);
       }
-      ForEachPiece(write, score, [&](std::int64_t k, std::int64_t length, bool both) {
+      ForEachPart(write, score, [&](std::int64_t k, std::int64_t length, bool both) {
         void* out_piece[kMaxSources];
         AttnGradRows cached;
         if (write) {
@@ -342,7 +338,7 @@ class BackwardPlan final : public AttnPlan {
         AttnDots read;
         if (score) {
           read = {pipe.Read(k), count, query + k, Element(grad[1], k), want_squares(),
-                  length,       carry, nullptr,   pipe.Ahead(k)};
+                  length,       carry, nullptr,   pipe.Next(k)};
         }
         if (both) return pipe_kernels_.dots_and_grad_rows(read, cached);
         if (write) kernels_.grad_rows(cached);
