@@ -46,6 +46,47 @@ HWY_INLINE float SumGroups(const float* HWY_RESTRICT lanes) {
   return SumLanes16(sums);
 }
 
+// Elements of all rows that are scored before the next ones are: the rows then advance side by
+// side, each a stream that the hardware prefetcher follows from token to token. Row after row it
+// has to find every row anew: 9 GB/s instead of 20 on one core (Sapphire Rapids, L = 9, D = 7168).
+inline constexpr std::int64_t kDotChunk = 512;
+
+// How far ahead rows are fetched, in such chunks of a row, counted over the rows, then over the
+// chunks, then over the tokens. From 4 to 26 makes no difference.
+inline constexpr int kAheadChunks = 12;
+
+// What to fetch for a row of the call while a chunk of it is read.
+class Ahead {
+ public:
+  explicit Ahead(const AttnDots& read) : d_(read.d), ahead_(read.ahead) {
+    int row = kAheadChunks % read.count;
+    std::int64_t shift = kAheadChunks / read.count * kDotChunk;
+    for (int l = 0; l < read.count; ++l) {
+      row_[l] = row;
+      shift_[l] = shift;
+      if (++row < read.count) continue;
+      row = 0;
+      shift += kDotChunk;
+    }
+  }
+
+  // For row l at element `begin`. Behind the row's end follows the next token; what is farther than
+  // that is not fetched, but its last chunk once more.
+  template <class T>
+  const T* At(const AttnDots& read, int l, std::int64_t begin) const {
+    const std::int64_t k = begin + shift_[l];
+    if (k < d_) return static_cast<const T*>(read.rows[row_[l]]) + k;
+    return static_cast<const T*>(ahead_[row_[l]]) +
+           (k < 2 * d_ ? k - d_ : d_ - 1) / kDotChunk * kDotChunk;
+  }
+
+ private:
+  std::int64_t d_;
+  const void* const* ahead_;
+  int row_[kMaxSources];
+  std::int64_t shift_[kMaxSources];
+};
+
 // Elements of R rows and of what they are multiplied with.
 template <int R, class T>
 struct DotOperands {

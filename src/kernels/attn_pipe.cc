@@ -19,16 +19,9 @@ namespace anabranch {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Elements of all rows before the next ones: running sums of so many stay in L1.
-constexpr std::int64_t kChunk = 512;
-
 // Rows of both tokens side by side. Never changes a bit: see attn_residual.cc.
 constexpr int kSumRows = kManyRegisters ? 3 : 2;
 constexpr int kGradRows = kManyRegisters ? 3 : 1;
-
-// Chunks of a row, counted over the rows, then over the chunks, that lie between what is fetched
-// and what is read.
-constexpr int kAhead = 12;
 
 // Where a sum over rows goes.
 enum class Sink { kKeep, kStore, kStream };
@@ -90,33 +83,6 @@ HWY_NOINLINE void SumTile(const SumOperands<R, T>& operands, std::int64_t count,
   }
 }
 
-// What to fetch for a row of the call while a chunk of it is read.
-class Ahead {
- public:
-  explicit Ahead(const AttnDots& read) : d_(read.d), ahead_(read.ahead) {
-    for (int l = 0; l < read.count; ++l) {
-      row_[l] = (l + kAhead) % read.count;
-      shift_[l] = (l + kAhead) / read.count * kChunk;
-    }
-  }
-
-  // For row l at element `begin`. Behind the row's end follows the next token; what is farther than
-  // that is not fetched, but its last chunk once more.
-  template <class T>
-  const T* At(const AttnDots& read, int l, std::int64_t begin) const {
-    const std::int64_t k = begin + shift_[l];
-    if (k < d_) return static_cast<const T*>(read.rows[row_[l]]) + k;
-    return static_cast<const T*>(ahead_[row_[l]]) +
-           (k < 2 * d_ ? k - d_ : d_ - 1) / kChunk * kChunk;
-  }
-
- private:
-  std::int64_t d_;
-  const void* const* ahead_;
-  int row_[kMaxSources];
-  std::int64_t shift_[kMaxSources];
-};
-
 // Rows first ... first + R - 1 at element `begin`.
 template <int R, class T>
 HWY_INLINE DotOperands<R, T> Operands(const AttnDots& read, const Ahead& ahead, int first,
@@ -139,13 +105,13 @@ bool Direct(bool streaming, const void* out) {
 
 template <bool kSquares, class T>
 void SumChunks(const AttnDots& read, const AttnSum& cached) {
-  static constexpr float kZeros[kChunk] = {};
-  HWY_ALIGN float sums[kChunk];
-  HWY_ALIGN T buffer[kChunk];
+  static constexpr float kZeros[kDotChunk] = {};
+  HWY_ALIGN float sums[kDotChunk];
+  HWY_ALIGN T buffer[kDotChunk];
   const bool direct = Direct<T>(cached.streaming, cached.out);
   const Ahead ahead(read);
-  for (std::int64_t begin = 0; begin < read.d; begin += kChunk) {
-    const std::int64_t count = std::min(kChunk, read.d - begin);
+  for (std::int64_t begin = 0; begin < read.d; begin += kDotChunk) {
+    const std::int64_t count = std::min(kDotChunk, read.d - begin);
     T* const out = static_cast<T*>(cached.out) + begin;
     ForRowGroups<kSumRows>(read.count, [&](auto rows, int first) HWY_ATTR {
       constexpr int R = decltype(rows)::value;
@@ -230,7 +196,8 @@ HWY_NOINLINE void GradTile(const GradOperands<R, T>& operands, std::int64_t coun
 // Elements [begin, begin + count) of R rows from row `first`.
 template <int R, bool kNorm, bool kSquares, class T>
 HWY_INLINE void GradGroup(const AttnDots& read, const Ahead& ahead, const AttnGradRows& cached,
-                          int first, std::int64_t begin, std::int64_t count, T (*buffer)[kChunk]) {
+                          int first, std::int64_t begin, std::int64_t count,
+                          T (*buffer)[kDotChunk]) {
   GradOperands<R, T> x;
   x.read = Operands<R, T>(read, ahead, first, begin);
   bool direct = true;
@@ -260,10 +227,10 @@ HWY_INLINE void GradGroup(const AttnDots& read, const Ahead& ahead, const AttnGr
 
 template <bool kNorm, bool kSquares, class T>
 void GradChunks(const AttnDots& read, const AttnGradRows& cached) {
-  HWY_ALIGN T buffer[kGradRows][kChunk];
+  HWY_ALIGN T buffer[kGradRows][kDotChunk];
   const Ahead ahead(read);
-  for (std::int64_t begin = 0; begin < read.d; begin += kChunk) {
-    const std::int64_t count = std::min(kChunk, read.d - begin);
+  for (std::int64_t begin = 0; begin < read.d; begin += kDotChunk) {
+    const std::int64_t count = std::min(kDotChunk, read.d - begin);
     ForRowGroups<kGradRows>(read.count, [&](auto rows, int first) HWY_ATTR {
       GradGroup<decltype(rows)::value, kNorm, kSquares>(read, ahead, cached, first, begin, count,
                                                         buffer);

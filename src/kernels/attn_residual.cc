@@ -32,11 +32,6 @@ constexpr std::int64_t kChunk = 512;
 constexpr int kDotRows = kManyRegisters ? 4 : 2;
 constexpr int kGradRows = 4;
 
-// Elements of all rows that are scored before the next ones are: the rows then advance side by
-// side, each a stream that the hardware prefetcher follows from token to token. Row after row it
-// has to find every row anew: 9 GB/s instead of 20 on one core (Sapphire Rapids, L = 9, D = 7168).
-constexpr std::int64_t kDotChunk = 512;
-
 // Adds `count` elements, a multiple of 32, of R rows to their running sums.
 template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
 HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count, float* carry) {
@@ -56,12 +51,12 @@ HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count,
 
 // Elements [begin, begin + count) of R rows from row `first`.
 template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
-HWY_INLINE void DotGroup(const AttnDots& call, int first, std::int64_t begin, std::int64_t count,
-                         float* carry) {
+HWY_INLINE void DotGroup(const AttnDots& call, const Ahead& ahead, int first, std::int64_t begin,
+                         std::int64_t count, float* carry) {
   DotOperands<R, T> x;
   for (int r = 0; r < R; ++r) x.rows[r] = static_cast<const T*>(call.rows[first + r]) + begin;
   for (int r = 0; kAhead && r < R; ++r) {
-    x.ahead[r] = static_cast<const T*>(call.ahead[first + r]) + begin;
+    x.ahead[r] = ahead.At<T>(call, first + r, begin);
   }
   x.query = call.query + begin;
   x.grad = kGrad ? static_cast<const T*>(call.grad) + begin : nullptr;
@@ -88,10 +83,11 @@ void DotRows(const AttnDots& call) {
     carry = local;
     std::fill_n(local, call.count * kAttnCarry, 0.0f);
   }
+  const Ahead ahead(call);
   for (std::int64_t begin = 0; begin < call.d; begin += kDotChunk) {
     const std::int64_t count = std::min(kDotChunk, call.d - begin);
     ForRowGroups<kDotRows>(call.count, [&](auto rows, int first) HWY_ATTR {
-      DotGroup<decltype(rows)::value, kSquares, kGrad, kAhead, T>(call, first, begin, count,
+      DotGroup<decltype(rows)::value, kSquares, kGrad, kAhead, T>(call, ahead, first, begin, count,
                                                                   carry + first * kAttnCarry);
     });
   }
