@@ -103,9 +103,25 @@ bool Direct(bool streaming, const void* out) {
   return kUnitIsLine<T> && streaming && reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
 }
 
+alignas(64) constexpr float kZeros[kDotChunk] = {};
+
+// Rows first ... first + R - 1 of both tokens at element `begin`; `sums` are those of this chunk.
+template <int R, class T, class Cached>
+HWY_INLINE SumOperands<R, T> SumOf(const AttnDots& read, const Ahead& ahead, const Cached& cached,
+                                   int first, std::int64_t begin, float* sums) {
+  SumOperands<R, T> x;
+  x.read = Operands<R, T>(read, ahead, first, begin);
+  for (int r = 0; r < R; ++r) {
+    x.cached[r] = static_cast<const T*>(cached.rows[first + r]) + begin;
+  }
+  x.weights = cached.weights + first;
+  x.before = x.sums = sums;
+  x.out = nullptr;
+  return x;
+}
+
 template <bool kSquares, class T>
 void SumChunks(const AttnDots& read, const AttnSum& cached) {
-  static constexpr float kZeros[kDotChunk] = {};
   HWY_ALIGN float sums[kDotChunk];
   HWY_ALIGN T buffer[kDotChunk];
   const bool direct = Direct<T>(cached.streaming, cached.out);
@@ -115,14 +131,8 @@ void SumChunks(const AttnDots& read, const AttnSum& cached) {
     T* const out = static_cast<T*>(cached.out) + begin;
     ForRowGroups<kSumRows>(read.count, [&](auto rows, int first) HWY_ATTR {
       constexpr int R = decltype(rows)::value;
-      SumOperands<R, T> x;
-      x.read = Operands<R, T>(read, ahead, first, begin);
-      for (int r = 0; r < R; ++r) {
-        x.cached[r] = static_cast<const T*>(cached.rows[first + r]) + begin;
-      }
-      x.weights = cached.weights + first;
-      x.before = first == 0 ? kZeros : sums;
-      x.sums = sums;
+      SumOperands<R, T> x = SumOf<R, T>(read, ahead, cached, first, begin, sums);
+      if (first == 0) x.before = kZeros;
       x.out = cached.streaming && !direct ? buffer : out;
       float* carry = read.carry + first * kAttnCarry;
       if (first + R < read.count) return SumTile<R, kSquares, Sink::kKeep>(x, count, carry);
@@ -134,6 +144,20 @@ void SumChunks(const AttnDots& read, const AttnSum& cached) {
     if (cached.streaming && !direct) {
       StreamOut(buffer, out, static_cast<std::size_t>(count) * sizeof(T));
     }
+  }
+}
+
+template <bool kSquares, class T>
+void SumPackedChunks(const AttnDots& read, const AttnSumPacked& cached) {
+  const Ahead ahead(read);
+  for (std::int64_t begin = 0; begin < read.d; begin += kDotChunk) {
+    const std::int64_t count = std::min(kDotChunk, read.d - begin);
+    ForRowGroups<kSumRows>(read.count, [&](auto rows, int first) HWY_ATTR {
+      constexpr int R = decltype(rows)::value;
+      SumOperands<R, T> x = SumOf<R, T>(read, ahead, cached, first, begin, cached.acc + begin);
+      if (first == 0 && !cached.add) x.before = kZeros;
+      SumTile<R, kSquares, Sink::kKeep>(x, count, read.carry + first * kAttnCarry);
+    });
   }
 }
 
@@ -244,6 +268,12 @@ void DotsAndSum(const AttnDots& read, const AttnSum& cached) {
 }
 
 template <class T>
+void DotsAndSumPacked(const AttnDots& read, const AttnSumPacked& cached) {
+  return read.squares ? SumPackedChunks<true, T>(read, cached)
+                      : SumPackedChunks<false, T>(read, cached);
+}
+
+template <class T>
 void DotsAndGradRows(const AttnDots& read, const AttnGradRows& cached) {
   if (cached.c == nullptr) return GradChunks<false, false, T>(read, cached);
   return read.squares ? GradChunks<true, true, T>(read, cached)
@@ -252,7 +282,7 @@ void DotsAndGradRows(const AttnDots& read, const AttnGradRows& cached) {
 
 template <class T>
 AttnPipeKernels Make() {
-  return {&DotsAndSum<T>, &DotsAndGradRows<T>};
+  return {&DotsAndSum<T>, &DotsAndSumPacked<T>, &DotsAndGradRows<T>};
 }
 
 }  // namespace

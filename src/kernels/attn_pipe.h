@@ -6,15 +6,18 @@
 
 #include "anabranch/cpu.h"
 #include "anabranch/dtype.h"
+#include "src/kernels/attn_packed.h"
 #include "src/kernels/attn_residual.h"
 
 namespace anabranch {
 
-// Both functions do what the two calls of AttnResidualKernels do, with the same bits. Both operands
+// Each function does what the two calls of AttnResidualKernels and AttnPackedKernels do, with the
+// same bits. Both operands
 // have the same count and the same d, a multiple of 32; `carry` is there, `out` is not written;
 // `ahead` is there: the rows of the token that follows the one that is read, for fetching.
 struct AttnPipeKernels {
   void (*dots_and_sum)(const AttnDots& read, const AttnSum& cached);
+  void (*dots_and_sum_packed)(const AttnDots& read, const AttnSumPacked& cached);
   void (*dots_and_grad_rows)(const AttnDots& read, const AttnGradRows& cached);
 };
 
