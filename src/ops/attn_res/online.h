@@ -40,8 +40,8 @@ struct OnlineGroups {
 
 // Scores of a token, and the weights of its latest group beside the sums so far.
 struct OnlineSoftmax {
-  float scores[kMaxSources];
-  float weights[kMaxSources];
+  float scores[kMaxSources] = {};
+  float weights[kMaxSources] = {};
   float largest = -INFINITY;
   float total = 0;
 
