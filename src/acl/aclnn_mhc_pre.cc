@@ -11,12 +11,7 @@
 #include "src/acl/message.h"
 #include "src/acl/op_face.h"
 
-using anabranch::MhcOptions;
-using anabranch::acl::MakeExecutor;
-using anabranch::acl::OpCall;
 using anabranch::acl::RunExecutor;
-using anabranch::acl::TensorArg;
-using anabranch::acl::Views;
 
 namespace anabranch::acl {
 namespace {
@@ -108,6 +103,72 @@ OpCall Backward(const char* name, const char* op, std::vector<TensorArg> tensors
   return call;
 }
 
+// Phase 1 of aclnnMhcPre, and of aclnnMhcPreV2, which has one attribute more.
+aclnnStatus Pre(const char* name, const char* op, std::int64_t op_impl_mode, const aclTensor* x,
+                const aclTensor* phi, const aclTensor* alpha, const aclTensor* bias,
+                const aclTensor* gamma, double norm_eps, double hc_eps, aclTensor* h_in,
+                aclTensor* h_post, aclTensor* h_res, aclTensor* inv_rms, aclTensor* h_mix,
+                aclTensor* h_pre, std::uint64_t* workspace_size, aclOpExecutor** executor) try {
+  MhcOptions options;
+  options.norm_eps = norm_eps;
+  options.hc_eps = hc_eps;
+  options.op_impl_mode = op_impl_mode;
+  const OpCall call = Forward(name, op,
+                              {{"x", x},
+                               {"phi", phi},
+                               {"alpha", alpha},
+                               {"bias", bias},
+                               {"gamma", gamma, false},
+                               {"hIn", h_in},
+                               {"hPost", h_post},
+                               {"hRes", h_res, false},  // required if alpha has three entries
+                               {"invRms", inv_rms, false},
+                               {"hMix", h_mix, false},
+                               {"hPre", h_pre, false}},
+                              options);
+  return MakeExecutor(call, workspace_size, executor);
+} catch (...) {
+  return Caught(name);
+}
+
+// Phase 1 of aclnnMhcPreBackward, and of aclnnMhcPreBackwardV2, which has one attribute more.
+aclnnStatus PreBackward(const char* name, const char* op, std::int64_t op_impl_mode,
+                        const aclTensor* x, const aclTensor* phi, const aclTensor* alpha,
+                        const aclTensor* grad_h_in, const aclTensor* grad_h_post,
+                        const aclTensor* grad_h_res, const aclTensor* inv_rms,
+                        const aclTensor* h_mix, const aclTensor* h_pre, const aclTensor* h_post,
+                        const aclTensor* gamma, const aclTensor* grad_x_post, float hc_eps,
+                        const aclTensor* grad_x, const aclTensor* grad_phi,
+                        const aclTensor* grad_alpha, const aclTensor* grad_bias,
+                        const aclTensor* grad_gamma, std::uint64_t* workspace_size,
+                        aclOpExecutor** executor) try {
+  MhcOptions options;
+  options.hc_eps = hc_eps;
+  options.op_impl_mode = op_impl_mode;
+  const OpCall call = Backward(name, op,
+                               {{"x", x},
+                                {"phi", phi},
+                                {"alpha", alpha},
+                                {"gradHIn", grad_h_in},
+                                {"gradHPost", grad_h_post},
+                                {"gradHRes", grad_h_res},
+                                {"invRms", inv_rms},
+                                {"hMix", h_mix},
+                                {"hPre", h_pre},
+                                {"hPost", h_post},
+                                {"gamma", gamma, false},
+                                {"gradXPost", grad_x_post, false},
+                                {"gradX", grad_x, true, true},
+                                {"gradPhi", grad_phi, true, true},
+                                {"gradAlpha", grad_alpha, true, true},
+                                {"gradBias", grad_bias, true, true},
+                                {"gradGamma", grad_gamma, gamma != nullptr, true}},
+                               options);
+  return MakeExecutor(call, workspace_size, executor);
+} catch (...) {
+  return Caught(name);
+}
+
 }  // namespace
 }  // namespace anabranch::acl
 
@@ -119,27 +180,10 @@ aclnnStatus aclnnMhcPreGetWorkspaceSize(const aclTensor* x, const aclTensor* phi
                                         double hcEps, aclTensor* hIn, aclTensor* hPost,
                                         aclTensor* hRes, aclTensor* invRmsOptional,
                                         aclTensor* hMixOptional, aclTensor* hPreOptional,
-                                        uint64_t* workspaceSize, aclOpExecutor** executor) try {
-  MhcOptions options;
-  options.norm_eps = normEps;
-  options.hc_eps = hcEps;
-  const OpCall call = anabranch::acl::Forward(
-      "aclnnMhcPre", "mhc_pre",
-      {{"x", x},
-       {"phi", phi},
-       {"alpha", alpha},
-       {"bias", bias},
-       {"gamma", gammaOptional, false},
-       {"hIn", hIn},
-       {"hPost", hPost},
-       {"hRes", hRes, false},  // required exactly when alpha has three entries
-       {"invRms", invRmsOptional, false},
-       {"hMix", hMixOptional, false},
-       {"hPre", hPreOptional, false}},
-      options);
-  return MakeExecutor(call, workspaceSize, executor);
-} catch (...) {
-  return anabranch::acl::Caught("aclnnMhcPre");
+                                        uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return anabranch::acl::Pre("aclnnMhcPre", "mhc_pre", 0, x, phi, alpha, bias, gammaOptional,
+                             normEps, hcEps, hIn, hPost, hRes, invRmsOptional, hMixOptional,
+                             hPreOptional, workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* phi,
@@ -149,28 +193,10 @@ aclnnStatus aclnnMhcPreV2GetWorkspaceSize(const aclTensor* x, const aclTensor* p
                                           aclTensor* hPost, aclTensor* hRes,
                                           aclTensor* invRmsOptional, aclTensor* hMixOptional,
                                           aclTensor* hPreOptional, uint64_t* workspaceSize,
-                                          aclOpExecutor** executor) try {
-  MhcOptions options;
-  options.norm_eps = normEps;
-  options.hc_eps = hcEps;
-  options.op_impl_mode = opImplMode;
-  const OpCall call = anabranch::acl::Forward(
-      "aclnnMhcPreV2", "mhc_pre_v2",
-      {{"x", x},
-       {"phi", phi},
-       {"alpha", alpha},
-       {"bias", bias},
-       {"gamma", gammaOptional, false},
-       {"hIn", hIn},
-       {"hPost", hPost},
-       {"hRes", hRes, false},  // required exactly when alpha has three entries
-       {"invRms", invRmsOptional, false},
-       {"hMix", hMixOptional, false},
-       {"hPre", hPreOptional, false}},
-      options);
-  return MakeExecutor(call, workspaceSize, executor);
-} catch (...) {
-  return anabranch::acl::Caught("aclnnMhcPreV2");
+                                          aclOpExecutor** executor) {
+  return anabranch::acl::Pre("aclnnMhcPreV2", "mhc_pre_v2", opImplMode, x, phi, alpha, bias,
+                             gammaOptional, normEps, hcEps, hIn, hPost, hRes, invRmsOptional,
+                             hMixOptional, hPreOptional, workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
@@ -180,32 +206,11 @@ aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
     const aclTensor* gammaOptional, const aclTensor* gradXPostOptional, float hcEps,
     const aclTensor* gradX, const aclTensor* gradPhi, const aclTensor* gradAlpha,
     const aclTensor* gradBias, const aclTensor* gradGamma, uint64_t* workspaceSize,
-    aclOpExecutor** executor) try {
-  MhcOptions options;
-  options.hc_eps = hcEps;
-  const OpCall call =
-      anabranch::acl::Backward("aclnnMhcPreBackward", "mhc_pre",
-                               {{"x", x},
-                                {"phi", phi},
-                                {"alpha", alpha},
-                                {"gradHIn", gradHIn},
-                                {"gradHPost", gradHPost},
-                                {"gradHRes", gradHRes},
-                                {"invRms", invRms},
-                                {"hMix", hMix},
-                                {"hPre", hPre},
-                                {"hPost", hPost},
-                                {"gamma", gammaOptional, false},
-                                {"gradXPost", gradXPostOptional, false},
-                                {"gradX", gradX, true, true},
-                                {"gradPhi", gradPhi, true, true},
-                                {"gradAlpha", gradAlpha, true, true},
-                                {"gradBias", gradBias, true, true},
-                                {"gradGamma", gradGamma, gammaOptional != nullptr, true}},
-                               options);
-  return MakeExecutor(call, workspaceSize, executor);
-} catch (...) {
-  return anabranch::acl::Caught("aclnnMhcPreBackward");
+    aclOpExecutor** executor) {
+  return anabranch::acl::PreBackward("aclnnMhcPreBackward", "mhc_pre", 0, x, phi, alpha, gradHIn,
+                                     gradHPost, gradHRes, invRms, hMix, hPre, hPost, gammaOptional,
+                                     gradXPostOptional, hcEps, gradX, gradPhi, gradAlpha, gradBias,
+                                     gradGamma, workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
@@ -215,33 +220,11 @@ aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
     const aclTensor* gammaOptional, const aclTensor* gradXPostOptional, float hcEps,
     int64_t opImplMode, const aclTensor* gradX, const aclTensor* gradPhi,
     const aclTensor* gradAlpha, const aclTensor* gradBias, const aclTensor* gradGamma,
-    uint64_t* workspaceSize, aclOpExecutor** executor) try {
-  MhcOptions options;
-  options.hc_eps = hcEps;
-  options.op_impl_mode = opImplMode;
-  const OpCall call =
-      anabranch::acl::Backward("aclnnMhcPreBackwardV2", "mhc_pre_v2",
-                               {{"x", x},
-                                {"phi", phi},
-                                {"alpha", alpha},
-                                {"gradHIn", gradHIn},
-                                {"gradHPost", gradHPost},
-                                {"gradHRes", gradHRes},
-                                {"invRms", invRms},
-                                {"hMix", hMix},
-                                {"hPre", hPre},
-                                {"hPost", hPost},
-                                {"gamma", gammaOptional, false},
-                                {"gradXPost", gradXPostOptional, false},
-                                {"gradX", gradX, true, true},
-                                {"gradPhi", gradPhi, true, true},
-                                {"gradAlpha", gradAlpha, true, true},
-                                {"gradBias", gradBias, true, true},
-                                {"gradGamma", gradGamma, gammaOptional != nullptr, true}},
-                               options);
-  return MakeExecutor(call, workspaceSize, executor);
-} catch (...) {
-  return anabranch::acl::Caught("aclnnMhcPreBackwardV2");
+    uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return anabranch::acl::PreBackward("aclnnMhcPreBackwardV2", "mhc_pre_v2", opImplMode, x, phi,
+                                     alpha, gradHIn, gradHPost, gradHRes, invRms, hMix, hPre, hPost,
+                                     gammaOptional, gradXPostOptional, hcEps, gradX, gradPhi,
+                                     gradAlpha, gradBias, gradGamma, workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPre(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

@@ -24,7 +24,8 @@ bool ByteRange(const TensorView& t, std::int64_t* low, std::int64_t* high) {
   if (__builtin_add_overflow(hi, std::int64_t{1}, &hi)) return false;
   if (__builtin_mul_overflow(hi, element, &hi)) return false;
   const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data));
-  return !__builtin_add_overflow(base, lo, low) && !__builtin_add_overflow(base, hi, high);
+  if (__builtin_add_overflow(base, lo, low) || __builtin_add_overflow(base, hi, high)) return false;
+  return base > 0 ? *low > 0 : *high < 0;  // nothing lies at null, and addresses do not wrap around
 }
 
 bool SameView(const TensorView& a, const TensorView& b) {
@@ -82,6 +83,19 @@ void Checker::Required(const char* name, const TensorView& t) {
   Fail(StatusCode::kNullArgument, std::string(name) + " is absent, expected a tensor");
 }
 
+void Checker::AllOrNone(std::initializer_list<NamedTensor> tensors) {
+  const auto defined = [](const NamedTensor& t) { return t.tensor.defined(); };
+  if (!ok() || std::none_of(tensors.begin(), tensors.end(), defined)) return;
+  const auto* missing = std::find_if_not(tensors.begin(), tensors.end(), defined);
+  if (missing == tensors.end()) return;
+  std::string all;
+  for (const NamedTensor& t : tensors) {
+    if (!all.empty()) all += &t + 1 == tensors.end() ? " and " : ", ";
+    all += t.name;
+  }
+  Invalid(std::string(missing->name) + " is absent, expected all of " + all + " or none of them");
+}
+
 void Checker::Activation(const char* name, const TensorView& t) {
   if (!ok() || !t.defined()) return;
   if (DTypeSize(t.dtype) == 0) {
@@ -109,20 +123,21 @@ void Checker::Coefficients(DType activation, std::initializer_list<NamedTensor> 
 
 void Checker::Sane(const char* name, const TensorView& t, int min_rank, const char* layout) {
   if (!ok() || !t.defined()) return;
-  const std::string who = std::string(name) + " has shape " + ToString(t.sizes);
-  if (t.rank() > kMaxRank)
-    return Invalid(who + ", expected at most " + std::to_string(kMaxRank) + " dimensions");
-  if (t.rank() < min_rank) return Invalid(who + ", expected " + layout);
+  const auto refuse = [&](const std::string& wanted) {
+    Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected " + wanted);
+  };
+  if (t.rank() > kMaxRank) return refuse("at most " + std::to_string(kMaxRank) + " dimensions");
+  if (t.rank() < min_rank) return refuse(layout);
   bool known = true;
   for (std::int64_t size : t.sizes) {
-    if (size < kUnknown) return Invalid(who + ", expected sizes >= 0");
+    if (size < kUnknown) return refuse("sizes >= 0");
     known = known && size != kUnknown;
   }
   const std::int64_t count = t.numel();
   std::int64_t bytes = 0;
   if (known && (count < 0 || __builtin_mul_overflow(
                                  count, static_cast<std::int64_t>(DTypeSize(t.dtype)), &bytes))) {
-    Invalid(who + ", expected a size below 2^63 bytes");
+    refuse("a size below 2^63 bytes");
   }
 }
 
@@ -205,7 +220,7 @@ void Checker::Addressable(const char* name, const TensorView& t) {
   std::int64_t high = 0;
   if (!ByteRange(t, &low, &high)) {
     Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
-            ToString(t.sizes) + ", expected an extent below 2^63 bytes");
+            ToString(t.sizes) + ", expected an extent within memory");
   }
 }
 

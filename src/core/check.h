@@ -34,6 +34,9 @@ class Checker {
   // --- null: the tensor must be there.
   void Required(const char* name, const TensorView& t);
 
+  // Tensors that are given together or not at all.
+  void AllOrNone(std::initializer_list<NamedTensor> tensors);
+
   // --- dtype. Activation: float32, bfloat16, float16 or float64. Coefficients that go with an
   // activation dtype are float32, or float64 when that is float64.
   void Activation(const char* name, const TensorView& t);
@@ -77,6 +80,18 @@ class Checker {
   // All of these for a call: every tensor addressable, no output overlaps itself, an input, or
   // another output. Absent tensors pass.
   void Memory(std::span<const NamedTensor> inputs, std::span<const NamedTensor> outputs);
+
+  // The rest of Prepare's checks, once all that it requires is there: those of shape inference,
+  // then memory.
+  template <class Args>
+  Status Call(const Args& args, Status (*infer)(Args*), std::span<const NamedTensor> inputs,
+              std::span<const NamedTensor> outputs) {
+    if (!ok()) return status();
+    Args inferred = args;
+    if (Status inferring = infer(&inferred); !inferring.ok()) return inferring;
+    Memory(inputs, outputs);
+    return status();
+  }
 
  private:
   const char* op_;

@@ -13,13 +13,20 @@ void CopyElements(void* to, std::int64_t to_stride, const void* from, std::int64
   for (std::int64_t i = 0; i < count; ++i) out[i * to_stride] = in[i * from_stride];
 }
 
+// The step over `count` elements. The stride of a dimension of one element, and all of a tensor
+// without elements, may be any number: their products wrap around and are not used. All others were
+// checked.
+std::int64_t Times(std::int64_t count, std::int64_t stride) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(count) *
+                                   static_cast<std::uint64_t>(stride));
+}
+
 }  // namespace
 
 TokenIndex::TokenIndex(const Dims& sizes, const Dims& strides, int leading) {
   for (int i = 0; i < leading; ++i) {
     if (sizes[i] == 1) continue;
-    const bool merges = rank_ > 0 && strides_[rank_ - 1] ==
-                                         strides[i] * sizes[i];  // sizes were checked: no overflow
+    const bool merges = rank_ > 0 && strides_[rank_ - 1] == Times(sizes[i], strides[i]);
     if (merges) {
       sizes_[rank_ - 1] *= sizes[i];
       strides_[rank_ - 1] = strides[i];
@@ -53,7 +60,7 @@ TokenRows::TokenRows(const TensorView& view, int inner) {
 TokenRows TokenRows::Matrix(const TensorView& view, int leading, std::int64_t n) {
   if (!view.defined()) return TokenRows();
   TokenRows rows(view, view.rank() - leading);
-  if (view.rank() == leading + 1) rows.stride0 = n * rows.stride1;
+  if (view.rank() == leading + 1) rows.stride0 = Times(n, rows.stride1);
   return rows;
 }
 

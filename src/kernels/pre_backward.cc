@@ -12,7 +12,9 @@ namespace anabranch {
 
 namespace {
 
-constexpr int kItemsOfStep = kGradStep / kGradItem;
+// More tiles a step would read phi and its gradient, which come from the last-level cache, less
+// often, but x as well from there.
+constexpr int kMostTiles = 4;
 
 // Cuts aligned parts off a workspace; from null it adds up their sizes.
 class Cutter {
@@ -38,6 +40,24 @@ void CopyVector(const TensorView& from, float* to) {
 
 std::size_t Size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
+// Elements of D of an item: the whole of what the kernel takes, unless less lets the threads end
+// sooner by a tenth. The bits are the same.
+std::int64_t BlockFor(std::int64_t d, int threads) {
+  std::int64_t best = kGradBlock;
+  const auto cost = [&](std::int64_t block) { return CeilDiv(CeilDiv(d, block), threads) * block; };
+  for (std::int64_t block = kGradBlock / 2; block >= 32; block /= 2) {
+    if (10 * cost(block) <= 9 * cost(best)) best = block;
+  }
+  return best;
+}
+
+// Tokens of a step: a tile a thread, so that its x is still in L2 when it is read for the second
+// time, up to four tiles; and enough items of their own part for all threads.
+std::int64_t StepFor(int threads) {
+  const std::int64_t items = CeilDiv(std::int64_t{threads} * kGradItem, kGradTile);
+  return std::max<std::int64_t>(std::min(threads, kMostTiles), items) * kGradTile;
+}
+
 std::size_t StagingBytes(const PreShape& shape, std::size_t element) {
   return Size(shape.n) * kGradTile * kGradBlock * element;
 }
@@ -59,12 +79,14 @@ PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensor
       dense_(x_.stride1 == 1 && grad_h_in_.stride1 == 1 && grad_x_.stride1 == 1 &&
              (!tensors.grad_x_post.defined() || grad_x_post_.stride1 == 1)),
       stream_(dense_ && WritesPastCaches(tensors.grad_x)),
-      blocks_(CeilDiv(shape.d, kGradBlock)) {
+      block_(BlockFor(shape.d, context.threads())),
+      blocks_(CeilDiv(shape.d, block_)),
+      step_(StepFor(context.threads())),
+      one_step_(shape.tokens <= step_) {
   const auto k = static_cast<double>(shape.n * shape.d);
   const double x_bytes =
       k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
-  const std::int64_t token_items =
-      CeilDiv(std::min<std::int64_t>(shape.tokens, kGradStep), kGradItem);
+  const std::int64_t token_items = CeilDiv(std::min<std::int64_t>(shape.tokens, step_), kGradItem);
   info->work_items = std::max(blocks_, token_items);
   info->threads = ThreadsForBytes(context, info->work_items,
                                   8 * x_bytes + 16 * k * static_cast<double>(shape.rows()));
@@ -82,18 +104,21 @@ PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensor
 
 PreBackward::Memory PreBackward::Cut(std::byte* workspace) const {
   const std::size_t rows = Size(shape_.rows());
-  const std::size_t units = Size(CeilDiv(shape_.d, 32)) * Size(shape_.n) * rows * 32;
+  // Parameters and gradients in units: of all of D, or, when one step takes all tokens, of the
+  // block that a task has in hand, which then stays in cache.
+  const std::int64_t elements = one_step_ ? 0 : shape_.d;
+  const std::size_t units = Size(CeilDiv(elements, 32)) * Size(shape_.n) * rows * 32;
   Cutter cut(workspace);
   Memory m{};
   m.alpha = cut.Floats(3);
   m.bias = cut.Floats(rows);
   m.grad_bias = cut.Floats(2 * rows);
-  m.partial = cut.Floats(kItemsOfStep * 2 * rows);
-  m.d_mix = cut.Floats(kGradStep * rows);
-  m.by_row = cut.Floats(kGradStep * rows);
-  m.by_token = cut.Floats(kGradStep * rows);
-  m.rms = cut.Floats(kGradStep);
-  m.h_pre = cut.Floats(kGradStep * Size(shape_.n));
+  m.partial = cut.Floats(Size(step_) / kGradItem * 2 * rows);
+  m.d_mix = cut.Floats(Size(step_) * rows);
+  m.by_row = cut.Floats(Size(step_) * rows);
+  m.by_token = cut.Floats(Size(step_) * rows);
+  m.rms = cut.Floats(Size(step_));
+  m.h_pre = cut.Floats(Size(step_) * Size(shape_.n));
   m.phi = cut.Floats(units);
   m.grad_phi = cut.Floats(units);
   m.slots = cut.Bytes(Size(threads_) * slot_bytes_);
@@ -110,6 +135,9 @@ PreBackward::Slot PreBackward::SlotAt(const Memory& memory, int slot) const {
   s.res = cut.Floats(kGradItem * Size(shape_.res));
   s.gates = cut.Floats(kGradItem * rows);
   s.dots = cut.Floats(Size(shape_.n) * 17);
+  const std::size_t units = one_step_ ? Size(block_) * Size(shape_.n) * rows : 0;
+  s.phi = cut.Floats(units);
+  s.grad_phi = cut.Floats(units);
   s.scratch = cut.Bytes(stage_ != nullptr ? stage_->scratch_bytes() : 0);
   s.staging = cut.Bytes(dense_ ? 0 : 4 * StagingBytes(shape_, x_.element));
   s.end = cut.Bytes(0);
@@ -118,9 +146,18 @@ PreBackward::Slot PreBackward::SlotAt(const Memory& memory, int slot) const {
 
 // --- grad_x and grad_phi
 
-GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memory) const {
+// Floats of the units before element `begin`, a multiple of 32.
+std::size_t PreBackward::UnitsBefore(std::int64_t begin) const {
+  return Size(begin) * Size(shape_.n) * Size(shape_.rows());
+}
+
+float* PreBackward::GradUnitsOf(std::int64_t begin, const Memory& memory, const Slot& slot) const {
+  return one_step_ ? slot.grad_phi : memory.grad_phi + UnitsBefore(begin);
+}
+
+GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memory,
+                                         const Slot& slot) const {
   GradParameters p{};
-  const std::size_t unit = Size(begin / 32) * Size(shape_.n) * Size(shape_.rows()) * 32;
   p.stride = t_.phi.strides[1];
   p.row_stride = t_.phi.strides[0];
   p.stream_stride = shape_.d * p.stride;
@@ -139,9 +176,9 @@ GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memor
   }
   p.n = shape_.n;
   p.rows = shape_.rows();
-  p.count = static_cast<int>(std::min<std::int64_t>(kGradBlock, shape_.d - begin));
-  p.phi_units = memory.phi + unit;
-  p.grad_units = memory.grad_phi + unit;
+  p.count = static_cast<int>(std::min<std::int64_t>(block_, shape_.d - begin));
+  p.phi_units = one_step_ ? slot.phi : memory.phi + UnitsBefore(begin);
+  p.grad_units = GradUnitsOf(begin, memory, slot);
   return p;
 }
 
@@ -179,7 +216,7 @@ void PreBackward::RunStaged(GradUnits call, std::int64_t begin, std::int64_t tok
   call.next = nullptr;
   call.stream = false;
   call.x_lane = call.post_lane = call.grad_x_lane = kGradBlock;
-  kernels_.grad_units(call);
+  kernels_.units.grad_units(call);
   for (int m = 0; m < call.tokens; ++m) {
     for (int i = 0; i < shape_.n; ++i) {
       std::byte* row =
@@ -193,7 +230,7 @@ void PreBackward::RunStaged(GradUnits call, std::int64_t begin, std::int64_t tok
 // `index`: number of the tile's first token in the step. `more`: a whole tile follows.
 void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index, int count,
                               bool more, const Memory& memory, const Slot& slot) const {
-  const GradParameters p = ParametersOf(begin, memory);
+  const GradParameters p = ParametersOf(begin, memory, slot);
   const auto element = static_cast<std::int64_t>(x_.element);
   const void* x[kGradTile];
   const void* g[kGradTile];
@@ -226,9 +263,9 @@ void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index,
   call.rows = shape_.rows();
   call.count = p.count;
   call.phi = p.phi_units;
-  call.grad_phi = memory.grad_phi + (p.phi_units - memory.phi);
+  call.grad_phi = GradUnitsOf(begin, memory, slot);
   if (dense_) {
-    kernels_.grad_units(call);
+    kernels_.units.grad_units(call);
   } else {
     RunStaged(call, begin, token, slot);
   }
@@ -237,12 +274,12 @@ void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index,
 // One block of D for the `count` tokens of a step.
 void PreBackward::BlockItem(std::int64_t block, std::int64_t token, int count, bool first,
                             bool last, const Memory& memory, const Slot& slot) const {
-  const std::int64_t begin = block * kGradBlock;
-  const GradParameters p = ParametersOf(begin, memory);
+  const std::int64_t begin = block * block_;
+  const GradParameters p = ParametersOf(begin, memory, slot);
   if (first) {
     kernels_.pack_units(p);
     const std::size_t floats = Size(CeilDiv(p.count, 32)) * Size(p.n) * Size(p.rows) * 32;
-    std::fill_n(memory.grad_phi + (p.phi_units - memory.phi), floats, 0.0f);
+    std::fill_n(GradUnitsOf(begin, memory, slot), floats, 0.0f);
   }
   for (int index = 0; index < count; index += kGradTile) {
     const int tokens = std::min(kGradTile, count - index);
@@ -286,7 +323,7 @@ void PreBackward::Run(std::byte* workspace, const Context& context) const {
   std::fill_n(memory.grad_bias, 2 * rows, 0.0f);
   std::int64_t token = 0;
   while (token < shape_.tokens) {
-    const int count = static_cast<int>(std::min<std::int64_t>(kGradStep, shape_.tokens - token));
+    const int count = static_cast<int>(std::min<std::int64_t>(step_, shape_.tokens - token));
     const std::int64_t items = CeilDiv(count, kGradItem);
     ForEachItem(context, threads_, items, [&](int slot, std::int64_t item) {
       const int begin = static_cast<int>(item) * kGradItem;
@@ -298,8 +335,8 @@ void PreBackward::Run(std::byte* workspace, const Context& context) const {
     }
     for (int index = 0; index < count; index += kGradTile) {
       const int offset = index * rows;
-      kernels_.pack_mix({memory.d_mix + offset, std::min(kGradTile, count - index), rows,
-                         memory.by_row + offset, memory.by_token + offset});
+      kernels_.units.pack_mix({memory.d_mix + offset, std::min(kGradTile, count - index), rows,
+                               memory.by_row + offset, memory.by_token + offset});
     }
     const bool last = token + count == shape_.tokens;
     ForEachItem(context, threads_, blocks_, [&](int slot, std::int64_t block) {

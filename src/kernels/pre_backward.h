@@ -1,6 +1,6 @@
 // The backward that mhc_pre, mhc_pre_sinkhorn and mhc_head share.
 //
-// Tokens are taken kGradStep at a time: first what each token needs of its own (dot products,
+// Tokens are taken a few tiles at a time, a step: first what each token needs of its own (dot products,
 // gates, d_mix; items of kGradItem tokens), then grad_x and grad_phi, where the items are blocks of
 // D, so that grad_phi is summed over all tokens by whoever has the block, in one order, and kept
 // once. x is read from memory the first time and from cache the second.
@@ -20,7 +20,6 @@
 
 namespace anabranch {
 
-inline constexpr int kGradStep = 4 * kGradTile;
 inline constexpr int kGradItem = kGradTile / 2;
 
 struct PreBackwardTensors {
@@ -68,7 +67,9 @@ class PreBackward {
   void TileOfBlock(std::int64_t begin, std::int64_t token, int index, int count, bool more,
                    const Memory& memory, const Slot& slot) const;
   void RunStaged(GradUnits call, std::int64_t begin, std::int64_t token, const Slot& slot) const;
-  GradParameters ParametersOf(std::int64_t begin, const Memory& memory) const;
+  std::size_t UnitsBefore(std::int64_t begin) const;
+  float* GradUnitsOf(std::int64_t begin, const Memory& memory, const Slot& slot) const;
+  GradParameters ParametersOf(std::int64_t begin, const Memory& memory, const Slot& slot) const;
   void FinishSmall(const Memory& memory) const;
   void ZeroParameters() const;
 
@@ -81,7 +82,10 @@ class PreBackward {
   bool dense_;
   bool stream_;
   int threads_ = 1;
+  std::int64_t block_ = kGradBlock;  // elements of D, whole units of 32
   std::int64_t blocks_;
+  std::int64_t step_;  // tokens
+  bool one_step_;      // takes all of them
   std::size_t slot_bytes_;
 };
 

@@ -13,12 +13,12 @@ struct PreBackward::Memory {
   float* bias;       // [rows]
   float* grad_bias;  // [rows], then [rows] of grad_alpha before its rows are added
   float* partial;    // [items of a step][2 * rows]
-  float* d_mix;      // [kGradStep][rows]
-  float* by_row;     // [kGradStep][rows], see GradMix
-  float* by_token;   // [kGradStep][rows]
-  float* rms;        // [kGradStep]
-  float* h_pre;      // [kGradStep][n]
-  float* phi;        // units
+  float* d_mix;      // [step][rows]
+  float* by_row;     // [step][rows], see GradMix
+  float* by_token;   // [step][rows]
+  float* rms;        // [step]
+  float* h_pre;      // [step][n]
+  float* phi;        // units, unless one step takes all tokens
   float* grad_phi;   // units
   std::byte* slots;
   std::byte* end;
@@ -30,6 +30,8 @@ struct PreBackward::Slot {
   float* res;    // [kGradItem][res]
   float* gates;  // [kGradItem][n + post]
   float* dots;   // [n * 16 + n]
+  float* phi;    // units of a block, if one step takes all tokens
+  float* grad_phi;
   std::byte* scratch;
   std::byte* staging;  // four blocks of a tile's streams, when rows are not dense
   std::byte* end;

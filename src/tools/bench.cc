@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -12,6 +11,8 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "src/core/parallel.h"
+#include "src/tools/bench_cases.h"
 #include "src/tools/commands.h"
 #include "src/tools/harness/tensors.h"
 #include "src/tools/output_file.h"
@@ -22,107 +23,6 @@ namespace anabranch::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::int64_t ParseNumber(const std::string& text, const std::string& whole) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc() || result.ptr != end || value < 0) {
-    throw UsageError{"--shape \"" + whole + "\": \"" + text +
-                     "\" is no number, expected for example "
-                     "T=4096,D=4096,n=4"};
-  }
-  return value;
-}
-
-void ApplyShape(const std::string& shape, Case* c) {
-  std::size_t begin = 0;
-  while (begin <= shape.size()) {
-    const std::size_t comma = std::min(shape.find(',', begin), shape.size());
-    const std::string part = shape.substr(begin, comma - begin);
-    const std::size_t equal = part.find('=');
-    const std::string key = part.substr(0, equal);
-    const std::string text = equal == std::string::npos ? "" : part.substr(equal + 1);
-    const std::int64_t value = ParseNumber(text, shape);
-    if (key == "T")
-      c->seq = value;
-    else if (key == "D")
-      c->d = value;
-    else if (key == "n")
-      c->n = value;
-    else if (key == "L")
-      c->sources = value;
-    else if (key == "iters")
-      c->num_iters = value;
-    else if (key == "variant")
-      c->variant = static_cast<int>(std::min<std::int64_t>(value, 1 << 20));
-    else {
-      std::string message = "--shape \"";
-      message.append(shape).append("\": unknown key \"").append(key);
-      throw UsageError{message.append("\", expected T, D, n, L, iters or variant")};
-    }
-    begin = comma + 1;
-  }
-}
-
-DType ParseDType(const std::string& name) {
-  if (name == "bf16" || name == "bfloat16") return DType::kBFloat16;
-  if (name == "fp16" || name == "float16") return DType::kFloat16;
-  if (name == "fp32" || name == "float32") return DType::kFloat32;
-  throw UsageError{"--dtype is \"" + name + "\", expected bf16, fp16 or fp32"};
-}
-
-// "T=512..65536,D=4096" means T=512, T=1024, ... T=65536.
-std::vector<std::string> ExpandRange(const std::string& shape) {
-  const std::size_t dots = shape.find("..");
-  if (dots == std::string::npos) return {shape};
-  const std::size_t key = shape.rfind('=', dots);
-  if (key == std::string::npos) return {shape};
-  const std::size_t end = std::min(shape.find(',', dots), shape.size());
-  const std::int64_t first = ParseNumber(shape.substr(key + 1, dots - key - 1), shape);
-  const std::int64_t last = ParseNumber(shape.substr(dots + 2, end - dots - 2), shape);
-  if (first < 1 || last < first || last > (std::int64_t{1} << 40)) {
-    throw UsageError{"--shape \"" + shape + "\": range " + std::to_string(first) + ".." +
-                     std::to_string(last) + ", expected for example T=512..65536"};
-  }
-  std::vector<std::string> shapes;
-  for (std::int64_t value = first; value <= last; value *= 2) {
-    shapes.push_back(shape.substr(0, key + 1) + std::to_string(value) + shape.substr(end));
-  }
-  return shapes;
-}
-
-// The cases that a request means for one operator pass.
-std::vector<Case> Cases(const OperatorEntry& entry, const BenchOptions& options) {
-  std::vector<Case> cases;
-  if (options.shapes.empty()) cases = entry.bench_cases;
-  for (const std::string& range : options.shapes) {
-    for (const std::string& shape : ExpandRange(range)) {
-      Case c = entry.bench_cases.empty() ? Case() : entry.bench_cases.front();
-      ApplyShape(shape, &c);
-      cases.push_back(c);
-    }
-  }
-  for (Case& c : cases) {
-    c.dtype = ParseDType(options.dtype);
-    // First: an operator looks its variant up.
-    const bool has_variant = c.variant < static_cast<int>(entry.variants.size());
-    if (has_variant &&
-        !entry.supports(c)) {  // operators on coefficients alone are FP32 whatever the activations
-      Case coefficients = c;
-      coefficients.dtype = DType::kFloat32;
-      if (entry.supports(coefficients)) c = coefficients;
-    }
-    if (options.quick && options.shapes.empty()) c.seq = std::min<std::int64_t>(c.seq, 1024);
-    if (!has_variant || !entry.supports(c)) {
-      throw UsageError{std::string(entry.name) + " does not support T=" + std::to_string(c.seq) +
-                       ",D=" + std::to_string(c.d) + ",n=" + std::to_string(c.n) +
-                       ",L=" + std::to_string(c.sources) + ",variant=" + std::to_string(c.variant) +
-                       ", expected a shape within its limits (see docs/ops)"};
-    }
-  }
-  return cases;
-}
 
 struct Free {
   void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t(64)); }
@@ -338,12 +238,6 @@ double PrintResult(const OperatorEntry& entry, const Case& c, const CaseBench& b
   return fraction;
 }
 
-// Share of the threads' time that is idle, in percent, if the last one of them does `most` of
-// `all`.
-double Idle(double all, double most, std::int64_t threads) {
-  return 100 * (1 - all / std::max(most * static_cast<double>(threads), 1.0));
-}
-
 // How the plan cuts its work for the context's threads, without running it.
 void PrintPlan(const OperatorEntry& entry, const Case& c, const Context& context) {
   std::vector<TensorView> views;
@@ -361,17 +255,13 @@ void PrintPlan(const OperatorEntry& entry, const Case& c, const Context& context
   }
   const PlanInfo& info = plan.info();
   const std::int64_t threads = std::max(info.threads, 1);
-  const std::int64_t rounds = (info.work_items + threads - 1) / threads;
+  const std::int64_t rounds = std::max<std::int64_t>(CeilDiv(info.work_items, threads), 1);
   std::printf(
-      "%s  items a thread: at most %lld; imbalance if all items take the same time: %.1f %%\n",
+      "%s  items a thread: at most %lld; imbalance if all items take the same time: %.1f %%\n"
+      "  as fast as %.1f of %d threads that are never idle\n\n",
       plan.Describe().c_str(), static_cast<long long>(rounds),
-      Idle(static_cast<double>(info.work_items), static_cast<double>(rounds), threads));
-  // What no way of handing out whole tokens can avoid.
-  const std::int64_t tokens = c.tokens();
-  const std::int64_t most = (tokens + threads - 1) / threads;
-  std::printf("  no less with whole tokens, %lld on %lld threads: %.1f %%\n\n",
-              static_cast<long long>(tokens), static_cast<long long>(threads),
-              Idle(static_cast<double>(tokens), static_cast<double>(most), threads));
+      100 * (1 - static_cast<double>(info.work_items) / static_cast<double>(rounds * threads)),
+      static_cast<double>(info.work_items) / static_cast<double>(rounds), context.threads());
 }
 
 }  // namespace
@@ -389,7 +279,7 @@ int Bench(const BenchOptions& options) {
   if (options.threads > 0) context.set_threads(options.threads);
   std::vector<std::pair<const OperatorEntry*, Case>> work;
   for (const OperatorEntry* entry : SelectOperators(options.ops, options.pass)) {
-    for (const Case& c : Cases(*entry, options)) work.emplace_back(entry, c);
+    for (const Case& c : BenchCases(*entry, options)) work.emplace_back(entry, c);
   }
   if (options.plan) {
     for (const auto& [entry, c] : work) PrintPlan(*entry, c, context);

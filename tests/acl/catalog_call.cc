@@ -78,8 +78,8 @@ const Row kRows[] = {
      [](const CatalogCall& a, std::uint64_t* size, aclOpExecutor** executor) {
        return aclnnMhcPreSinkhornGetWorkspaceSize(
            a.T("x"), a.T("phi"), a.T("alpha"), a.T("bias"), a.c().n, a.c().num_iters, kEps, kEps,
-           a.T("sum_out") != nullptr, a.T("h_in"), a.T("h_post"), a.T("h_res"), a.T("h_pre"),
-           a.T("h_mix"), a.T("inv_rms"), a.T("sum_out"), a.T("norm_out"), size, executor);
+           a.Has("sum_out"), a.T("h_in"), a.T("h_post"), a.T("h_res"), a.T("h_pre"), a.T("h_mix"),
+           a.T("inv_rms"), a.T("sum_out"), a.T("norm_out"), size, executor);
      },
      &aclnnMhcPreSinkhorn},
     {"mhc_pre_sinkhorn_backward",
@@ -215,6 +215,11 @@ bool CatalogCall::Exists(const OperatorEntry& entry, const Case& c) {
   return true;
 }
 
+bool CatalogCall::Has(std::string_view name) const {
+  return std::any_of(tensors_.specs.begin(), tensors_.specs.end(),
+                     [&](const TensorSpec& spec) { return spec.name == name; });
+}
+
 aclTensor* CatalogCall::T(std::string_view name) const {
   for (std::size_t k = 0; k < tensors_.specs.size(); ++k) {
     if (tensors_.specs[k].name == name) return handles_[k];
@@ -229,6 +234,7 @@ const aclTensorList* CatalogCall::List(std::string_view name) const {
 int CatalogCall::CreateTensors() {
   for (std::size_t k = 0; k < tensors_.specs.size(); ++k) {
     const TensorView& view = tensors_.buffers[k].view;
+    if (!view.defined()) continue;
     std::int64_t span = view.numel() > 0 ? 1 : 0;
     for (int i = 0; span > 0 && i < view.rank(); ++i) {
       span += (view.sizes[i] - 1) * view.strides[i];
@@ -255,19 +261,20 @@ int CatalogCall::CreateLists() {
   return 0;
 }
 
-int CatalogCall::Run(aclrtStream stream) {
-  const Row& row = *FindRow(entry_.name);
+int CatalogCall::Prepare() {
   if (const int code = CreateTensors(); code != 0) return code;
   if (const int code = CreateLists(); code != 0) return code;
-  std::uint64_t size = 0;
-  if (const int code = row.one(*this, &size, &executor_); code != 0) return code;
-  if (size > 0) {
-    if (const int code = aclrtMalloc(&workspace_, size, ACL_MEM_MALLOC_HUGE_FIRST); code != 0) {
-      return code;
-    }
+  const int code = FindRow(entry_.name)->one(*this, &workspace_size_, &executor_);
+  if (code != 0 || workspace_size_ == 0) return code;
+  return aclrtMalloc(&workspace_, workspace_size_, ACL_MEM_MALLOC_HUGE_FIRST);
+}
+
+int CatalogCall::Execute(aclrtStream stream) {
+  const Row& row = *FindRow(entry_.name);
+  if (const int code = row.two(workspace_, workspace_size_, executor_, stream); code != 0) {
+    return code;
   }
-  if (const int code = row.two(workspace_, size, executor_, stream); code != 0) return code;
-  executor_ = nullptr;
+  if (!repeatable_) executor_ = nullptr;
   return aclrtSynchronizeStream(stream);
 }
 

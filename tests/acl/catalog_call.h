@@ -31,13 +31,24 @@ class CatalogCall {
   // The C face has this form of the operator (it has no clamp, for example).
   static bool Exists(const OperatorEntry& entry, const Case& c);
 
-  // Tensors, lists, both phases, and the wait. 0 or the first error's code.
-  int Run(aclrtStream stream);
+  // 0 or the first error's code.
+  int Prepare();                    // tensors, lists, phase 1, the workspace
+  int Execute(aclrtStream stream);  // phase 2 and the wait
+  int Run(aclrtStream stream) {     // both
+    const int code = Prepare();
+    return code != 0 ? code : Execute(stream);
+  }
+  // What was prepared may be executed more than once.
+  int MakeRepeatable() {
+    repeatable_ = true;
+    return aclSetAclOpExecutorRepeatable(executor_);
+  }
   void End();
 
   // For the table of calls: the tensor of that name or null, the list of names "name[0]", ...
   aclTensor* T(std::string_view name) const;
   const aclTensorList* List(std::string_view name) const;
+  bool Has(std::string_view name) const;  // the form has it, whether it is given or left out
   const Case& c() const { return case_; }
   bool norm() const { return norm_; }
 
@@ -53,6 +64,8 @@ class CatalogCall {
   std::array<aclTensor*, kMost> handles_ = {};
   std::array<aclTensorList*, 2> lists_ = {};  // blocks, grad_blocks
   aclOpExecutor* executor_ = nullptr;
+  bool repeatable_ = false;
+  std::uint64_t workspace_size_ = 0;
   void* workspace_ = nullptr;
 };
 

@@ -252,7 +252,8 @@ void OneCall(Input* in) {
   std::uint64_t size = 0;
   aclOpExecutor* executor = nullptr;
   const bool honest = tensors.honest();
-  for (int k = in->Below(48); k > 0; --k) {
+  const int variations = in->Below(in->drawn() ? 256 : 48);
+  for (int k = 0; k < variations && !in->empty(); ++k) {
     tensors.Exchange(call.Vary(in));
     ++calls;
     if (operation.first(tensors, attributes, {&size, &executor}) == 0) {
@@ -296,6 +297,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   int most = 4;
   do OneCall(&in);
   while (!in.empty() && --most > 0);
+  Input drawn = Input::Drawn(data, size);
+  for (int round = Input::Rounds(data, size); round > 0; --round) OneCall(&drawn);
   aclGetRecentErrMsg();
   return 0;
 }

@@ -51,7 +51,7 @@ class Tensors {
   // The handle that the call gets; now and then it is not the right one.
   aclTensor* operator()(const char* name) const {
     for (std::size_t k = 0; k < given_.size(); ++k) {
-      if (call_->arguments()[k].spec.name == name) return given_[k];
+      if (IsNamed(call_->arguments()[k], name)) return given_[k];
     }
     return nullptr;
   }

@@ -281,27 +281,6 @@ void Backwards(void* /*pool*/, std::int64_t count, Context::Task task, void* sta
   for (std::int64_t i = count; i-- > 0;) task(state, i);
 }
 
-// What the tensors hold.
-std::string Contents(RandomCall& call) {
-  std::string all;
-  for (const Argument& a : call.arguments()) {
-    if (!a.memory) continue;
-    all.append(reinterpret_cast<const char*>(a.memory.get()),
-               static_cast<std::size_t>(a.span) * DTypeSize(a.view.dtype));
-  }
-  return all;
-}
-
-void Restore(RandomCall& call, const std::string& contents) {
-  std::size_t at = 0;
-  for (const Argument& a : call.arguments()) {
-    if (!a.memory) continue;
-    const std::size_t bytes = static_cast<std::size_t>(a.span) * DTypeSize(a.view.dtype);
-    std::memcpy(a.memory.get(), contents.data() + at, bytes);
-    at += bytes;
-  }
-}
-
 void RunPlan(const Plan& plan, const Context& context) {
   // The workspace is as long as promised: a sanitizer sees a byte more.
   const std::size_t bytes = plan.workspace_bytes();
@@ -332,7 +311,8 @@ void OneCall(Input* in) {
   const OperatorEntry& entry = PickOperator(in);
   RandomCall call(in, entry, false);
   const Attributes attributes = PickAttributes(in, call);
-  for (int k = in->Below(48); k > 0; --k) {
+  const int variations = in->Below(in->drawn() ? 256 : 48);
+  for (int k = 0; k < variations && !in->empty(); ++k) {
     call.Vary(in);
     Plan plan;
     CheckAnswer(call, OperationOf(entry).call(call, attributes, &plan, Context::Default()), plan);
@@ -341,24 +321,29 @@ void OneCall(Input* in) {
   Context context;
   context.set_threads(1);
   const bool twice = in->Chance(128);
+  static const std::vector<Target> targets = SupportedTargets();
+  if (!in->Chance(128)) context.set_target(targets[in->Byte() % targets.size()]);
   Plan plan;
   const Answer answer = OperationOf(entry).call(call, attributes, &plan, context);
   CheckAnswer(call, answer, plan);
   if (!answer.prepare.ok() || !call.real() || plan.workspace_bytes() > kMostWorkspace) return;
   if (attributes.options.num_iters > kMostIterations) return;
   if (!twice) return RunPlan(plan, context);
-  const std::string before = Contents(call);
+  const std::string before = call.Contents();
   RunPlan(plan, context);
-  const std::string first = Contents(call);
-  Restore(call, before);
+  call.ForgetPayloads();
+  const std::string first = call.Contents();
+  call.Restore(before);
   context.set_parallel_for(&Backwards, nullptr, 4);
   Plan again;
   if (!OperationOf(entry).call(call, attributes, &again, context).prepare.ok()) {
     Broken("Prepare refuses with four threads what it accepted with one");
   }
   RunPlan(again, context);
-  if (Contents(call) != first)
+  call.ForgetPayloads();
+  if (call.Contents() != first) {
     Broken(std::string(entry.name) + ": bits depend on the tasks' order");
+  }
 }
 
 }  // namespace
@@ -371,5 +356,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   int most = 4;
   do OneCall(&in);
   while (!in.empty() && --most > 0);
+  Input drawn = Input::Drawn(data, size);
+  for (int round = Input::Rounds(data, size); round > 0; --round) OneCall(&drawn);
   return 0;
 }

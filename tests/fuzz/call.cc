@@ -87,6 +87,13 @@ void Fill(Input* in, DType dtype, std::byte* to, std::size_t bytes) {
   }
 }
 
+template <class T>
+void OneNan(std::byte* element, T infinity, T nan) {
+  T bits;
+  std::memcpy(&bits, element, sizeof(T));
+  if ((bits & static_cast<T>(~T{0} >> 1)) > infinity) std::memcpy(element, &nan, sizeof(T));
+}
+
 }  // namespace
 
 const OperatorEntry& PickOperator(Input* in) {
@@ -108,7 +115,7 @@ bool RandomCall::real() const {
 
 TensorView RandomCall::operator()(const char* name) const {
   for (const Argument& a : arguments_) {
-    if (a.spec.name == name) return a.view;
+    if (IsNamed(a, name)) return a.view;
   }
   return TensorView();
 }
@@ -242,6 +249,40 @@ void RandomCall::Back(Input* in, Argument* argument) {
   argument->memory = std::make_unique<std::byte[]>(bytes);
   Fill(in, view.dtype, argument->memory.get(), bytes);
   view.data = argument->memory.get() + argument->low * element;
+}
+
+std::string RandomCall::Contents() const {
+  std::string all;
+  for (const Argument& a : arguments_) {
+    if (!a.memory) continue;
+    all.append(reinterpret_cast<const char*>(a.memory.get()),
+               static_cast<std::size_t>(a.span) * DTypeSize(a.view.dtype));
+  }
+  return all;
+}
+
+void RandomCall::ForgetPayloads() {
+  for (const Argument& a : arguments_) {
+    if (!a.memory || !a.spec.output) continue;
+    const std::size_t size = DTypeSize(a.view.dtype);
+    for (std::int64_t k = 0; k < a.span; ++k) {
+      std::byte* element = a.memory.get() + static_cast<std::size_t>(k) * size;
+      if (a.view.dtype == DType::kFloat16) OneNan<std::uint16_t>(element, 0x7c00, 0x7e00);
+      if (a.view.dtype == DType::kBFloat16) OneNan<std::uint16_t>(element, 0x7f80, 0x7fc0);
+      if (size == 4) OneNan<std::uint32_t>(element, 0x7f800000, 0x7fc00000);
+      if (size == 8) OneNan<std::uint64_t>(element, 0x7ff0ULL << 48, 0x7ff8ULL << 48);
+    }
+  }
+}
+
+void RandomCall::Restore(const std::string& contents) {
+  std::size_t at = 0;
+  for (const Argument& a : arguments_) {
+    if (!a.memory) continue;
+    const std::size_t bytes = static_cast<std::size_t>(a.span) * DTypeSize(a.view.dtype);
+    std::memcpy(a.memory.get(), contents.data() + at, bytes);
+    at += bytes;
+  }
 }
 
 }  // namespace anabranch::fuzz

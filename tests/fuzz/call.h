@@ -25,6 +25,14 @@ struct Argument {
   bool real = true;       // the view is backed by memory: the call may run
 };
 
+// Tensors are looked up by name tens of times a call: std::string's comparison would be a fifth of
+// the time under AddressSanitizer.
+inline bool IsNamed(const Argument& a, const char* name) {
+  const char* own = a.spec.name.c_str();
+  while (*own == *name && *own != '\0') ++own, ++name;
+  return *own == *name;
+}
+
 class RandomCall {
  public:
   // `flat_caches`: those of mhc_sinkhorn in the aclnn form.
@@ -43,6 +51,13 @@ class RandomCall {
   bool real() const;  // every tensor is backed by memory
   bool aliased() const { return aliased_; }
   bool plain() const { return plain_; }  // nothing was spoilt
+
+  // What the tensors hold.
+  std::string Contents() const;
+  void Restore(const std::string& contents);
+  // Makes all NaN of the outputs alike. Which of two NaN a sum keeps is up to the order of its
+  // operands, which the compiler may choose, so their bits say nothing.
+  void ForgetPayloads();
 
   // Spoils one tensor of the call, which then can no longer run; Undo() gives the old one back.
   Argument& Vary(Input* in);

@@ -1,5 +1,7 @@
 // What a fuzzer's bytes mean: a stream of small choices that never ends (zeros follow), so that
-// every input is a valid test and the shortest one is the plainest.
+// every input is a valid test and the shortest one is the plainest. After what its bytes spell out
+// an input of more than a few goes on with up to seven rounds of choices drawn from a generator
+// that all its bytes seed: running one input costs a fuzzer as much as a hundred calls.
 #ifndef ANABRANCH_TESTS_FUZZ_INPUT_H_
 #define ANABRANCH_TESTS_FUZZ_INPUT_H_
 
@@ -16,8 +18,26 @@ class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : next_(data), end_(data + size) {}
 
-  bool empty() const { return next_ == end_; }
-  std::uint8_t Byte() { return empty() ? 0 : *next_++; }
+  // Pseudo-random choices without an end, others for every input.
+  static Input Drawn(const std::uint8_t* data, std::size_t size) {
+    Input drawn(nullptr, 0);
+    drawn.state_ = Hash(data, size);
+    drawn.drawn_ = true;
+    return drawn;
+  }
+  // How many rounds of them follow the bytes.
+  static int Rounds(const std::uint8_t* data, std::size_t size) {
+    return size < 8 ? 0 : static_cast<int>(Hash(data, size) >> 20 & 7);
+  }
+
+  bool drawn() const { return drawn_; }
+  bool empty() const { return next_ == end_ && !drawn_; }
+  std::uint8_t Byte() {
+    if (next_ != end_) return *next_++;
+    if (!drawn_) return 0;
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<std::uint8_t>(state_ >> 56);
+  }
   bool Chance(int in_256) { return Byte() >= 256 - in_256; }  // never for zeros
   // Uniform enough in [0, bound), bound <= 65536.
   int Below(int bound) {
@@ -52,10 +72,17 @@ class Input {
   }
 
  private:
+  static std::uint64_t Hash(const std::uint8_t* data, std::size_t size) {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (std::size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001b3u;
+    return hash;
+  }
   static constexpr double kInfinity = __builtin_huge_val();
   static constexpr double kNaN = __builtin_nan("");
   const std::uint8_t* next_;
   const std::uint8_t* end_;
+  std::uint64_t state_ = 0;
+  bool drawn_ = false;
 };
 
 // A broken promise of the library: what the fuzzers report besides what the sanitizers see.

@@ -38,17 +38,17 @@ inline void Throw(void* /*argument*/) { throw std::runtime_error("from a callbac
 
 class Machine {
  public:
-  explicit Machine(Input* in) : in_(in) {
+  Machine() {
     if (aclrtSetDevice(0) != 0) Broken("aclrtSetDevice");
   }
   ~Machine() { EndAll(); }
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  void Step() {
-    ++calls;
-    Draw();
+  void Step(Input* in) {
+    Draw(in);
     const int code = Call();
+    if (code != kNoCall) ++calls;
     if (code != 0 && code != kNoCall && *aclGetRecentErrMsg() == '\0') {
       Broken("code " + std::to_string(code) + " without a message");
     }
@@ -58,13 +58,13 @@ class Machine {
   static constexpr int kNoCall = -12345;
 
   // What the next call can use, drawn in one fixed order: that of arguments differs by compiler.
-  void Draw() {
-    which_ = in_->Below(80);
-    slot_ = &slots_[in_->Below(kSlots)];
-    other_ = slots_[in_->Below(kSlots)].handle;
-    number_ = in_->Byte();
-    odd_ = in_->Chance(16);
-    wide_ = in_->Chance(8) ? in_->Wide() : 0;
+  void Draw(Input* in) {
+    which_ = in->Below(80);
+    slot_ = &slots_[in->Below(kSlots)];
+    other_ = slots_[in->Below(kSlots)].handle;
+    number_ = in->Byte();
+    odd_ = in->Chance(16);
+    wide_ = in->Chance(8) ? in->Wide() : 0;
   }
   // Handles of any kind, or no handles at all.
   void* First() const {
@@ -151,7 +151,6 @@ class Machine {
   int MakeExecutor();
   int SetAddress();
 
-  Input* in_;
   Slot slots_[kSlots];
   void* out_ = nullptr;
   int which_ = 0;

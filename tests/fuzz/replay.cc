@@ -1,4 +1,8 @@
 // Runs a fuzz target without a fuzzer: on files, on folders of files, on pseudo-random bytes.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,16 +31,36 @@ void Replay(const std::filesystem::path& path) {
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 }
 
-void RunRandom(int count) {
-  std::uint64_t state = 0x9e3779b97f4a7c15u;
-  std::vector<std::uint8_t> bytes;
+// The input that runs, for the handler of signals that end the program.
+std::vector<std::uint8_t> current;
+std::uint64_t current_seed = 0;
+int current_index = 0;
+
+void KeepInput(int signal) {
+  char name[64];
+  std::snprintf(name, sizeof(name), "crash-%llu-%d", static_cast<unsigned long long>(current_seed),
+                current_index);
+  const int file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (file >= 0 && write(file, current.data(), current.size()) >= 0) {
+    std::fprintf(stderr, "replay: the input is in %s\n", name);
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+// The same inputs for the same seed, on every machine.
+void RunRandom(std::uint64_t seed, int count) {
+  for (int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, KeepInput);
+  std::uint64_t state = 0x9e3779b97f4a7c15u * (seed + 1);
+  current_seed = seed;
   for (int i = 0; i < count; ++i) {
-    bytes.resize(static_cast<std::size_t>(i % 300));
-    for (std::uint8_t& byte : bytes) {
+    current_index = i;
+    current.resize(static_cast<std::size_t>(i % 300));
+    for (std::uint8_t& byte : current) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       byte = static_cast<std::uint8_t>(state >> 56);
     }
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+    LLVMFuzzerTestOneInput(current.data(), current.size());
   }
 }
 
@@ -44,10 +68,15 @@ void RunRandom(int count) {
 
 int main(int argc, char** argv) {
   int inputs = 0;
+  std::uint64_t seed = 0;
   for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
+      seed = std::strtoull(argv[++i], nullptr, 10);
+      continue;
+    }
     if (std::strcmp(argv[i], "--random") == 0 && i + 1 < argc) {
       const int count = std::atoi(argv[++i]);
-      RunRandom(count);
+      RunRandom(seed, count);
       inputs += count;
       continue;
     }
@@ -62,7 +91,7 @@ int main(int argc, char** argv) {
     }
   }
   if (inputs == 0) {
-    std::fprintf(stderr, "usage: %s [--random COUNT] [FILE or FOLDER]...\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--seed SEED] [--random COUNT] [FILE or FOLDER]...\n", argv[0]);
     return 2;
   }
   std::fprintf(stderr, "replay: %d inputs, no fault\n", inputs);

@@ -28,7 +28,7 @@ int Machine::CallObjects(int which) {
     case 3: {
       Slot& slot = Fresh(Is::kEvent);
       const int code = number_ % 4 == 1   ? aclrtCreateEventWithFlag(&slot.handle, number_)
-                       : number_ % 4 == 1 ? aclrtCreateEventExWithFlag(&slot.handle, 8)
+                       : number_ % 4 == 2 ? aclrtCreateEventExWithFlag(&slot.handle, 8)
                                           : aclrtCreateEvent(&slot.handle);
       if (code != 0) slot = Slot();
       return code;
@@ -253,9 +253,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace anabranch::fuzz;  // NOLINT(google-build-using-namespace)
   CountCalls("runtime");
   Input in(data, size);
-  Machine machine(&in);
+  Input drawn = Input::Drawn(data, size);
+  Machine machine;
   int most = 200;
-  do machine.Step();
+  do machine.Step(&in);
   while (!in.empty() && --most > 0);
+  for (int step = 200 * Input::Rounds(data, size); step > 0; --step) machine.Step(&drawn);
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "anabranch/attn_res.h"
 #include "anabranch/mhc.h"
+#include "src/ops/catalog.h"
 
 namespace anabranch {
 namespace {
@@ -22,6 +23,78 @@ TensorView Float(const Dims& sizes) { return View(DType::kFloat32, sizes); }
 void ExpectRefused(const Status& status, const std::string& words) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+}
+
+// Calls `check(entry, case, specs)` for every operator and variant, with `seq` tokens.
+template <class Check>
+void ForEveryVariant(std::int64_t seq, const Check& check) {
+  for (const OperatorEntry& entry : Operators()) {
+    Case c;
+    c.seq = seq;
+    c.d = 16;
+    c.num_iters = 2;
+    for (c.variant = 0; c.variant < static_cast<int>(entry.variants.size()); ++c.variant) {
+      if (!entry.supports(c)) continue;
+      SCOPED_TRACE(std::string(entry.name) + ": " +
+                   entry.variants[static_cast<std::size_t>(c.variant)]);
+      check(entry, c, entry.tensors(c));
+    }
+  }
+}
+
+// What a description says of memory must be possible: nothing lies at address zero or below.
+TEST(HostileTest, MemoryAtZeroOrBelow) {
+  ForEveryVariant(2, [](const OperatorEntry& entry, const Case& c,
+                        const std::vector<TensorSpec>& specs) {
+    for (std::size_t k = 0; k < specs.size(); ++k) {
+      std::vector<TensorView> views;
+      std::uintptr_t address = std::uintptr_t{1} << 30;
+      for (const TensorSpec& spec : specs) {
+        views.emplace_back(reinterpret_cast<void*>(address), spec.dtype, spec.sizes);
+        address += std::uintptr_t{1} << 30;
+      }
+      for (int i = 0; i < views[k].rank(); ++i) {
+        if (views[k].sizes[i] < 2) continue;
+        const std::int64_t before = views[k].strides[i];
+        const auto elements = static_cast<std::int64_t>(
+            reinterpret_cast<std::uintptr_t>(views[k].data) / DTypeSize(views[k].dtype));
+        // With two elements the second stride leads to null.
+        for (std::int64_t stride : {-(std::int64_t{1} << 50), -elements}) {
+          views[k].strides[i] = stride;
+          Plan plan;
+          const Status status = entry.prepare(c, views, &plan, Context::Default());
+          EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << specs[k].name << " " << i;
+          EXPECT_NE(status.message().find(specs[k].name), std::string::npos) << status.message();
+        }
+        views[k].strides[i] = before;
+      }
+    }
+  });
+}
+
+// The strides of a tensor without elements may be anything.
+TEST(HostileTest, StridesWithoutTokens) {
+  ForEveryVariant(
+      0, [](const OperatorEntry& entry, const Case& c, const std::vector<TensorSpec>& specs) {
+        for (std::int64_t stride : {INT64_MIN, INT64_MAX, INT64_MIN / 2 + 1}) {
+          std::vector<std::vector<double>> memory;
+          std::vector<TensorView> views;
+          for (const TensorSpec& spec : specs) {
+            TensorView view(nullptr, spec.dtype, spec.sizes);
+            memory.emplace_back(static_cast<std::size_t>(view.numel()), 0.0);
+            if (view.numel() == 0) {
+              for (int i = 0; i < view.rank(); ++i) view.strides[i] = stride;
+            } else {
+              view.data = memory.back().data();
+            }
+            views.push_back(view);
+          }
+          Plan plan;
+          const Status status = entry.prepare(c, views, &plan, Context::Default());
+          ASSERT_TRUE(status.ok()) << status.message();
+          EXPECT_TRUE(plan.Run().ok());
+        }
+      });
 }
 
 TEST(HostileTest, SinkhornIterations) {

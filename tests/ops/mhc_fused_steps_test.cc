@@ -10,37 +10,12 @@
 #include "anabranch/cpu.h"
 #include "anabranch/mhc.h"
 #include "src/tools/harness/harness.h"
+#include "tests/ops/buffer.h"
 
 namespace anabranch {
 namespace {
 
 using harness::Random;
-
-template <class Args>
-void MustRun(const Args& args, const Context& context) {
-  Plan plan;
-  Status status = Prepare(args, &plan, context);
-  ASSERT_TRUE(status.ok()) << status.message();
-  status = plan.Run();
-  ASSERT_TRUE(status.ok()) << status.message();
-}
-
-// FP32 values with a shape; outputs start as NaN so that what is not written differs from itself.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(const Dims& shape, Random* random, double scale) : Buffer(shape) {
-    for (float& v : values_) v = static_cast<float>(random->Normal() * scale);
-  }
-  explicit Buffer(const Dims& shape)
-      : shape_(shape), values_(static_cast<std::size_t>(NumElements(shape)), std::nanf("")) {}
-  TensorView View() { return TensorView(values_.data(), DType::kFloat32, shape_); }
-  const std::vector<float>& values() const { return values_; }
-
- private:
-  Dims shape_;
-  std::vector<float> values_;
-};
 
 struct Shape {
   std::int64_t tokens, n, d, iters;
@@ -58,13 +33,14 @@ struct Problem {
       options.clamp_low = -1.5;
       options.clamp_high = 0.75;
     }
-    x = Buffer({t, n, d}, &random, 1.0);
-    phi = Buffer({f, n * d}, &random, shape.logit_scale / std::sqrt(static_cast<double>(n * d)));
-    alpha = Buffer({3}, &random, 1.0);
-    bias = Buffer({f}, &random, shape.logit_scale);
-    grad_h_in = Buffer({t, d}, &random, 1.0);
-    grad_h_post = Buffer({t, n}, &random, 1.0);
-    grad_h_res = Buffer({t, n, n}, &random, 1.0);
+    x = Buffer(DType::kFloat32, {t, n, d}, &random, 1.0);
+    phi = Buffer(DType::kFloat32, {f, n * d}, &random,
+                 shape.logit_scale / std::sqrt(static_cast<double>(n * d)));
+    alpha = Buffer(DType::kFloat32, {3}, &random, 1.0);
+    bias = Buffer(DType::kFloat32, {f}, &random, shape.logit_scale);
+    grad_h_in = Buffer(DType::kFloat32, {t, d}, &random, 1.0);
+    grad_h_post = Buffer(DType::kFloat32, {t, n}, &random, 1.0);
+    grad_h_res = Buffer(DType::kFloat32, {t, n, n}, &random, 1.0);
   }
 
   std::int64_t t, n, d, f;
@@ -79,18 +55,18 @@ struct Result {
   Buffer grad_x, grad_phi, grad_alpha, grad_bias;
 
   explicit Result(const Problem& p)
-      : h_in({p.t, p.d}),
-        h_post({p.t, p.n}),
-        h_res({p.t, p.n, p.n}),
-        h_pre({p.t, p.n}),
-        h_mix({p.t, p.f}),
-        inv_rms({p.t}),
-        sum_out({2 * p.options.num_iters, p.t, p.n}),
-        norm_out({2 * p.options.num_iters, p.t, p.n, p.n}),
-        grad_x({p.t, p.n, p.d}),
-        grad_phi({p.f, p.n * p.d}),
-        grad_alpha({3}),
-        grad_bias({p.f}) {}
+      : h_in(DType::kFloat32, {p.t, p.d}),
+        h_post(DType::kFloat32, {p.t, p.n}),
+        h_res(DType::kFloat32, {p.t, p.n, p.n}),
+        h_pre(DType::kFloat32, {p.t, p.n}),
+        h_mix(DType::kFloat32, {p.t, p.f}),
+        inv_rms(DType::kFloat32, {p.t}),
+        sum_out(DType::kFloat32, {2 * p.options.num_iters, p.t, p.n}),
+        norm_out(DType::kFloat32, {2 * p.options.num_iters, p.t, p.n, p.n}),
+        grad_x(DType::kFloat32, {p.t, p.n, p.d}),
+        grad_phi(DType::kFloat32, {p.f, p.n * p.d}),
+        grad_alpha(DType::kFloat32, {3}),
+        grad_bias(DType::kFloat32, {p.f}) {}
 };
 
 Result Fused(Problem& p, bool caches, const Context& context) {
@@ -137,8 +113,8 @@ Result Fused(Problem& p, bool caches, const Context& context) {
 
 Result InSteps(Problem& p, bool caches, const Context& context) {
   Result r(p);
-  Buffer logits({p.t, p.n, p.n});
-  Buffer grad_logits({p.t, p.n, p.n});
+  Buffer logits(DType::kFloat32, {p.t, p.n, p.n});
+  Buffer grad_logits(DType::kFloat32, {p.t, p.n, p.n});
   MhcPreArgs pre;
   pre.x = p.x.View();
   pre.phi = p.phi.View();
@@ -191,20 +167,20 @@ Result InSteps(Problem& p, bool caches, const Context& context) {
 }
 
 void ExpectSameBits(const Result& a, const Result& b, bool caches) {
-  EXPECT_EQ(a.h_in.values(), b.h_in.values());
-  EXPECT_EQ(a.h_post.values(), b.h_post.values());
-  EXPECT_EQ(a.h_res.values(), b.h_res.values());
-  EXPECT_EQ(a.h_pre.values(), b.h_pre.values());
-  EXPECT_EQ(a.h_mix.values(), b.h_mix.values());
-  EXPECT_EQ(a.inv_rms.values(), b.inv_rms.values());
+  EXPECT_EQ(a.h_in.floats(), b.h_in.floats());
+  EXPECT_EQ(a.h_post.floats(), b.h_post.floats());
+  EXPECT_EQ(a.h_res.floats(), b.h_res.floats());
+  EXPECT_EQ(a.h_pre.floats(), b.h_pre.floats());
+  EXPECT_EQ(a.h_mix.floats(), b.h_mix.floats());
+  EXPECT_EQ(a.inv_rms.floats(), b.inv_rms.floats());
   if (caches) {
-    EXPECT_EQ(a.sum_out.values(), b.sum_out.values());
-    EXPECT_EQ(a.norm_out.values(), b.norm_out.values());
+    EXPECT_EQ(a.sum_out.floats(), b.sum_out.floats());
+    EXPECT_EQ(a.norm_out.floats(), b.norm_out.floats());
   }
-  EXPECT_EQ(a.grad_x.values(), b.grad_x.values());
-  EXPECT_EQ(a.grad_phi.values(), b.grad_phi.values());
-  EXPECT_EQ(a.grad_alpha.values(), b.grad_alpha.values());
-  EXPECT_EQ(a.grad_bias.values(), b.grad_bias.values());
+  EXPECT_EQ(a.grad_x.floats(), b.grad_x.floats());
+  EXPECT_EQ(a.grad_phi.floats(), b.grad_phi.floats());
+  EXPECT_EQ(a.grad_alpha.floats(), b.grad_alpha.floats());
+  EXPECT_EQ(a.grad_bias.floats(), b.grad_bias.floats());
 }
 
 class FusedAndSteps : public testing::TestWithParam<Shape> {};
@@ -229,13 +205,15 @@ TEST_P(FusedAndSteps, GiveTheSameBitsWithCaches) {
   }
 }
 
-void ExpectClose(const Buffer& a, const Buffer& b) {
+void ExpectClose(const Buffer& left, const Buffer& right) {
+  const std::vector<float> a = left.floats();
+  const std::vector<float> b = right.floats();
   double largest = 0;
   double error = 0;
-  for (std::size_t i = 0; i < a.values().size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(a.values()[i])));
-    error = std::max(error, std::abs(static_cast<double>(a.values()[i]) - b.values()[i]));
-    ASSERT_TRUE(std::isfinite(a.values()[i]) && std::isfinite(b.values()[i])) << "element " << i;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a[i])));
+    error = std::max(error, std::abs(static_cast<double>(a[i]) - b[i]));
+    ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i])) << "element " << i;
   }
   EXPECT_LE(error, 2e-6 * largest);
 }
@@ -247,9 +225,9 @@ TEST_P(FusedAndSteps, CachesSpareTheIterationAndChangeNothingElse) {
   const Context& context = Context::Default();
   const Result cached = Fused(problem, true, context);
   const Result recomputed = Fused(problem, false, context);
-  EXPECT_EQ(cached.h_in.values(), recomputed.h_in.values());
-  EXPECT_EQ(cached.h_res.values(), recomputed.h_res.values());
-  EXPECT_EQ(cached.h_post.values(), recomputed.h_post.values());
+  EXPECT_EQ(cached.h_in.floats(), recomputed.h_in.floats());
+  EXPECT_EQ(cached.h_res.floats(), recomputed.h_res.floats());
+  EXPECT_EQ(cached.h_post.floats(), recomputed.h_post.floats());
   ExpectClose(cached.grad_x, recomputed.grad_x);
   ExpectClose(cached.grad_phi, recomputed.grad_phi);
   ExpectClose(cached.grad_alpha, recomputed.grad_alpha);

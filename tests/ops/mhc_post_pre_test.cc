@@ -2,44 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "anabranch/cpu.h"
 #include "anabranch/mhc.h"
-#include "src/core/half.h"
 #include "src/tools/harness/harness.h"
+#include "tests/ops/buffer.h"
 
 namespace anabranch {
 namespace {
 
 using harness::Random;
-
-// Bytes with a dtype and a shape. Outputs start as 0xff, which is NaN in every dtype.
-struct Buffer {
-  Buffer(DType type, const Dims& sizes)
-      : dtype(type),
-        shape(sizes),
-        bytes(static_cast<std::size_t>(NumElements(sizes)) * DTypeSize(type), 0xff) {}
-  Buffer(DType type, const Dims& sizes, Random* random, double scale) : Buffer(type, sizes) {
-    for (std::size_t i = 0; i < bytes.size(); i += DTypeSize(type)) {
-      const auto value = static_cast<float>(random->Normal() * scale);
-      if (type == DType::kFloat32) {
-        std::memcpy(&bytes[i], &value, 4);
-      } else {
-        const std::uint16_t bits =
-            type == DType::kBFloat16 ? FloatToBFloat16(value) : FloatToFloat16(value);
-        std::memcpy(&bytes[i], &bits, 2);
-      }
-    }
-  }
-  TensorView View() { return TensorView(bytes.data(), dtype, shape); }
-
-  DType dtype;
-  Dims shape;
-  std::vector<unsigned char> bytes;
-};
 
 struct Outputs {
   Outputs(DType dtype, std::int64_t t, std::int64_t n, std::int64_t d, std::int64_t iters)
@@ -54,16 +28,6 @@ struct Outputs {
         norm_out(DType::kFloat32, {2 * iters, t, n, n}) {}
   Buffer y, h_in, h_post, h_res, h_pre, h_mix, inv_rms, sum_out, norm_out;
 };
-
-template <class Args>
-void MustRun(const Args& args, const Context& context, bool* streaming = nullptr) {
-  Plan plan;
-  Status status = Prepare(args, &plan, context);
-  ASSERT_TRUE(status.ok()) << status.message();
-  if (streaming != nullptr) *streaming = plan.info().streaming;
-  status = plan.Run();
-  ASSERT_TRUE(status.ok()) << status.message();
-}
 
 struct Problem {
   Problem(DType type, std::int64_t tokens, std::int64_t streams, std::int64_t hidden)

@@ -112,6 +112,10 @@ class RefusalTest(ProgramTest):
         variant = ("--shape", "T=8,D=8,n=4,variant=99")
         self.assert_refused(run("bench", "mhc_pre", *variant), "variant=99")
         self.assert_refused(run("bench", "mhc_post", "--shape", f"T={1 << 40},D={1 << 40},n=4"))
+        for key in ("T", "D", "n", "L", "iters"):  # products of sizes overflow before any check
+            for command in (("mhc_pre",), ("mhc_pre", "--plan"), ("attn_res_prepare", "--plan")):
+                shape = f"T=4,{key}={1 << 62}"
+                self.assert_refused(run("bench", *command, "--shape", shape), str(1 << 62), "at most")
         self.assert_refused(run("bench", "mhc_post", "--dtype", "fp8"), "fp8", "bf16")
 
     def test_targets(self):

@@ -95,10 +95,15 @@ class BlockAttnPlan : public PlanImpl {
   std::size_t query_bytes_ = 0;
 };
 
+// What a plan says of its arguments.
 template <class Args>
-std::string Shapes(const Args& args) {
-  return "L=" + std::to_string(args.blocks.size() + (args.partial_block.defined() ? 1 : 0)) + " " +
-         Describe("blocks[0]", args.blocks[0]) + (args.enable_rmsnorm ? "norm" : "no norm");
+auto Shapes(const Args& args) {
+  const std::size_t count = args.blocks.size() + (args.partial_block.defined() ? 1 : 0);
+  const TensorView first = args.blocks.empty() ? TensorView() : args.blocks[0];
+  return [count, first, norm = args.enable_rmsnorm] {
+    return "L=" + std::to_string(count) + " " + Describe("blocks[0]", first) +
+           (norm ? "norm" : "no norm");
+  };
 }
 
 }  // namespace anabranch

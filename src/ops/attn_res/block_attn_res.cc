@@ -11,7 +11,7 @@
 namespace anabranch {
 namespace {
 
-class ForwardPlan final : public BlockAttnPlan {
+class ForwardPlan : public BlockAttnPlan {
  public:
   ForwardPlan(const BlockAttnResArgs& a, Target target, const Context& context)
       : BlockAttnPlan(a, target),
@@ -26,8 +26,8 @@ class ForwardPlan final : public BlockAttnPlan {
     const auto largest = std::max<std::int64_t>(static_cast<std::int64_t>(4194304 / bytes), 1);
     const std::int64_t rounds = std::max(CeilDiv(CeilDiv(tokens_, largest), threads),
                                          std::min<std::int64_t>(tokens_ / (8 * threads), 8));
-    info.work_items = std::min(tokens_, rounds * threads);
-    info.tile = CeilDiv(tokens_, info.work_items);
+    info.tile = CeilDiv(tokens_, std::min(tokens_, rounds * threads));
+    info.work_items = CeilDiv(tokens_, info.tile);
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
     info.streaming =
         dense_ && !online() &&
@@ -313,9 +313,8 @@ class ForwardPlan final : public BlockAttnPlan {
 
 Status Prepare(const BlockAttnResArgs& args, Plan* plan, const Context& context) {
   const TensorView main = args.blocks.empty() ? TensorView() : args.blocks[0];
-  return PreparePlan<ForwardPlan>(
-      "block_attn_res", args, main, true, &BlockAttnResReference, [&] { return Shapes(args); },
-      plan, context);
+  return PreparePlan<ForwardPlan>("block_attn_res", args, main, true, &BlockAttnResReference,
+                                  Shapes(args), plan, context);
 }
 
 }  // namespace anabranch

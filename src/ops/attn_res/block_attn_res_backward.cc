@@ -9,7 +9,7 @@
 namespace anabranch {
 namespace {
 
-class BackwardPlan final : public BlockAttnPlan {
+class BackwardPlan : public BlockAttnPlan {
  public:
   BackwardPlan(const BlockAttnResBackwardArgs& a, Target target, const Context& context)
       : BlockAttnPlan(a, target),
@@ -199,9 +199,8 @@ class BackwardPlan final : public BlockAttnPlan {
 // Not done without tokens: the parameters' gradients are zeroed.
 Status Prepare(const BlockAttnResBackwardArgs& args, Plan* plan, const Context& context) {
   const TensorView main = args.blocks.empty() ? TensorView() : args.blocks[0];
-  return PreparePlan<BackwardPlan>(
-      "block_attn_res_backward", args, main, false, &BlockAttnResBackwardReference,
-      [&] { return Shapes(args); }, plan, context);
+  return PreparePlan<BackwardPlan>("block_attn_res_backward", args, main, false,
+                                   &BlockAttnResBackwardReference, Shapes(args), plan, context);
 }
 
 }  // namespace anabranch

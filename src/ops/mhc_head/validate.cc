@@ -98,24 +98,12 @@ Status Validate(const MhcHeadArgs& args) {
   Checker c(kForward);
   c.Required("x", args.x);
   c.Required("y", args.y);
-  const TensorView* caches[] = {&args.inv_rms, &args.h_mix, &args.w};
-  const char* names[] = {"inv_rms", "h_mix", "w"};
-  const bool wanted = args.inv_rms.defined() || args.h_mix.defined() || args.w.defined();
-  for (int k = 0; wanted && k < 3; ++k) {
-    if (c.ok() && !caches[k]->defined()) {
-      c.Invalid(std::string(names[k]) +
-                " is absent, expected all of inv_rms, h_mix and w or none of them");
-    }
-  }
-  if (!c.ok()) return c.status();
-  MhcHeadArgs inferred = args;
-  if (Status status = InferMhcHead(&inferred); !status.ok()) return status;
+  c.AllOrNone({{"inv_rms", args.inv_rms}, {"h_mix", args.h_mix}, {"w", args.w}});
   const NamedTensor inputs[] = {
       {"x", args.x}, {"fn", args.fn}, {"base", args.base}, {"scale", args.scale}};
   const NamedTensor outputs[] = {
       {"y", args.y}, {"inv_rms", args.inv_rms}, {"h_mix", args.h_mix}, {"w", args.w}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcHead, inputs, outputs);
 }
 
 Status Validate(const MhcHeadBackwardArgs& args) {
@@ -125,9 +113,6 @@ Status Validate(const MhcHeadBackwardArgs& args) {
   c.Required("grad_fn", args.grad_fn);
   c.Required("grad_base", args.grad_base);
   c.Required("grad_scale", args.grad_scale);
-  if (!c.ok()) return c.status();
-  MhcHeadBackwardArgs inferred = args;
-  if (Status status = InferMhcHeadBackward(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {
       {"grad_y", args.grad_y},   {"x", args.x},         {"fn", args.fn}, {"scale", args.scale},
       {"inv_rms", args.inv_rms}, {"h_mix", args.h_mix}, {"w", args.w}};
@@ -135,8 +120,7 @@ Status Validate(const MhcHeadBackwardArgs& args) {
                                  {"grad_fn", args.grad_fn},
                                  {"grad_base", args.grad_base},
                                  {"grad_scale", args.grad_scale}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcHeadBackward, inputs, outputs);
 }
 
 }  // namespace anabranch

@@ -82,13 +82,9 @@ Status Validate(const MhcPermutationArgs& args) {
   Checker c(kForward);
   c.Required("logits", args.logits);
   c.Required("h_res", args.h_res);
-  if (!c.ok()) return c.status();
-  MhcPermutationArgs inferred = args;
-  if (Status status = InferMhcPermutation(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"logits", args.logits}};
   const NamedTensor outputs[] = {{"h_res", args.h_res}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPermutation, inputs, outputs);
 }
 
 Status Validate(const MhcPermutationBackwardArgs& args) {
@@ -96,13 +92,9 @@ Status Validate(const MhcPermutationBackwardArgs& args) {
   c.Required("grad_h_res", args.grad_h_res);
   c.Required("logits", args.logits);
   c.Required("grad_logits", args.grad_logits);
-  if (!c.ok()) return c.status();
-  MhcPermutationBackwardArgs inferred = args;
-  if (Status status = InferMhcPermutationBackward(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"grad_h_res", args.grad_h_res}, {"logits", args.logits}};
   const NamedTensor outputs[] = {{"grad_logits", args.grad_logits, "logits"}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPermutationBackward, inputs, outputs);
 }
 
 }  // namespace anabranch

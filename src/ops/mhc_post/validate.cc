@@ -110,14 +110,10 @@ Status Validate(const MhcPostArgs& args) {
   c.Required("h_out", args.h_out);
   c.Required("h_post", args.h_post);
   c.Required("y", args.y);
-  if (!c.ok()) return c.status();
-  MhcPostArgs inferred = args;
-  if (Status status = InferMhcPost(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {
       {"x", args.x}, {"h_res", args.h_res}, {"h_out", args.h_out}, {"h_post", args.h_post}};
   const NamedTensor outputs[] = {{"y", args.y, "x"}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPost, inputs, outputs);
 }
 
 Status Validate(const MhcPostBackwardArgs& args) {
@@ -130,9 +126,6 @@ Status Validate(const MhcPostBackwardArgs& args) {
   if (args.h_res.defined()) c.Required("grad_h_res", args.grad_h_res);
   c.Required("grad_h_out", args.grad_h_out);
   c.Required("grad_h_post", args.grad_h_post);
-  if (!c.ok()) return c.status();
-  MhcPostBackwardArgs inferred = args;
-  if (Status status = InferMhcPostBackward(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"grad_output", args.grad_output},
                                 {"x", args.x},
                                 {"h_res", args.h_res},
@@ -142,8 +135,7 @@ Status Validate(const MhcPostBackwardArgs& args) {
                                  {"grad_h_res", args.grad_h_res},
                                  {"grad_h_out", args.grad_h_out},
                                  {"grad_h_post", args.grad_h_post}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPostBackward, inputs, outputs);
 }
 
 }  // namespace anabranch

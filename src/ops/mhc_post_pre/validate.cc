@@ -81,9 +81,6 @@ Status Validate(const MhcPostPreArgs& args) {
   c.Required("next_h_post", args.next_h_post);
   c.Required("next_h_res", args.next_h_res);
   CheckCaches(c, {args.h_pre, args.h_mix, args.inv_rms, args.sum_out, args.norm_out});
-  if (!c.ok()) return c.status();
-  MhcPostPreArgs inferred = args;
-  if (Status status = InferMhcPostPre(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {
       {"x", args.x},     {"h_res", args.h_res}, {"h_out", args.h_out}, {"h_post", args.h_post},
       {"phi", args.phi}, {"alpha", args.alpha}, {"bias", args.bias}};
@@ -96,8 +93,7 @@ Status Validate(const MhcPostPreArgs& args) {
                                  {"inv_rms", args.inv_rms},
                                  {"sum_out", args.sum_out},
                                  {"norm_out", args.norm_out}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPostPre, inputs, outputs);
 }
 
 }  // namespace anabranch

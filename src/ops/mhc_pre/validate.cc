@@ -155,20 +155,7 @@ Status Validate(const MhcPreArgs& args) {
   c.Required("h_in", args.h_in);
   c.Required("h_post", args.h_post);
   if (args.residual != Residual::kNone) c.Required("h_res", args.h_res);
-  if (!c.ok()) return c.status();
-  const int caches = static_cast<int>(args.inv_rms.defined()) +
-                     static_cast<int>(args.h_mix.defined()) +
-                     static_cast<int>(args.h_pre.defined());
-  if (caches != 0 && caches != 3) {
-    const char* missing = !args.inv_rms.defined() ? "inv_rms"
-                          : !args.h_mix.defined() ? "h_mix"
-                                                  : "h_pre";
-    c.Invalid(std::string(missing) +
-              " is absent, expected all of inv_rms, h_mix and h_pre or none of them");
-    return c.status();
-  }
-  MhcPreArgs inferred = args;
-  if (Status status = InferMhcPre(&inferred); !status.ok()) return status;
+  c.AllOrNone({{"inv_rms", args.inv_rms}, {"h_mix", args.h_mix}, {"h_pre", args.h_pre}});
   const NamedTensor inputs[] = {{"x", args.x},
                                 {"phi", args.phi},
                                 {"alpha", args.alpha},
@@ -177,8 +164,7 @@ Status Validate(const MhcPreArgs& args) {
   const NamedTensor outputs[] = {{"h_in", args.h_in},   {"h_post", args.h_post},
                                  {"h_res", args.h_res}, {"inv_rms", args.inv_rms},
                                  {"h_mix", args.h_mix}, {"h_pre", args.h_pre}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPre, inputs, outputs);
 }
 
 Status Validate(const MhcPreBackwardArgs& args) {
@@ -189,9 +175,6 @@ Status Validate(const MhcPreBackwardArgs& args) {
   c.Required("grad_alpha", args.grad_alpha);
   c.Required("grad_bias", args.grad_bias);
   if (args.gamma.defined()) c.Required("grad_gamma", args.grad_gamma);
-  if (!c.ok()) return c.status();
-  MhcPreBackwardArgs inferred = args;
-  if (Status status = InferMhcPreBackward(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"x", args.x},
                                 {"phi", args.phi},
                                 {"alpha", args.alpha},
@@ -209,8 +192,7 @@ Status Validate(const MhcPreBackwardArgs& args) {
                                  {"grad_alpha", args.grad_alpha},
                                  {"grad_bias", args.grad_bias},
                                  {"grad_gamma", args.grad_gamma}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPreBackward, inputs, outputs);
 }
 
 }  // namespace anabranch

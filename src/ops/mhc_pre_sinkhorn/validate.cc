@@ -133,17 +133,13 @@ Status Validate(const MhcPreSinkhornArgs& args) {
   c.Required("h_post", args.h_post);
   c.Required("h_res", args.h_res);
   CheckCaches(c, {args.h_pre, args.h_mix, args.inv_rms, args.sum_out, args.norm_out});
-  if (!c.ok()) return c.status();
-  MhcPreSinkhornArgs inferred = args;
-  if (Status status = InferMhcPreSinkhorn(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {
       {"x", args.x}, {"phi", args.phi}, {"alpha", args.alpha}, {"bias", args.bias}};
   const NamedTensor outputs[] = {{"h_in", args.h_in},       {"h_post", args.h_post},
                                  {"h_res", args.h_res},     {"h_pre", args.h_pre},
                                  {"h_mix", args.h_mix},     {"inv_rms", args.inv_rms},
                                  {"sum_out", args.sum_out}, {"norm_out", args.norm_out}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPreSinkhorn, inputs, outputs);
 }
 
 Status Validate(const MhcPreSinkhornBackwardArgs& args) {
@@ -153,9 +149,6 @@ Status Validate(const MhcPreSinkhornBackwardArgs& args) {
   c.Required("grad_phi", args.grad_phi);
   c.Required("grad_alpha", args.grad_alpha);
   c.Required("grad_bias", args.grad_bias);
-  if (!c.ok()) return c.status();
-  MhcPreSinkhornBackwardArgs inferred = args;
-  if (Status status = InferMhcPreSinkhornBackward(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"grad_h_in", args.grad_h_in},
                                 {"grad_h_post", args.grad_h_post},
                                 {"grad_h_res", args.grad_h_res},
@@ -172,8 +165,7 @@ Status Validate(const MhcPreSinkhornBackwardArgs& args) {
                                  {"grad_phi", args.grad_phi},
                                  {"grad_alpha", args.grad_alpha},
                                  {"grad_bias", args.grad_bias}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcPreSinkhornBackward, inputs, outputs);
 }
 
 }  // namespace anabranch

@@ -139,30 +139,22 @@ Status Validate(const MhcSinkhornArgs& args) {
   Checker c(kForward);
   c.Required("logits", args.logits);
   c.Required("h_res", args.h_res);
-  if (!c.ok()) return c.status();
-  MhcSinkhornArgs inferred = args;
-  if (Status status = InferMhcSinkhorn(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"logits", args.logits}};
   const NamedTensor outputs[] = {
       {"h_res", args.h_res, "logits"}, {"sum_out", args.sum_out}, {"norm_out", args.norm_out}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcSinkhorn, inputs, outputs);
 }
 
 Status Validate(const MhcSinkhornBackwardArgs& args) {
   Checker c(kBackward);
   c.Required("grad_h_res", args.grad_h_res);
   c.Required("grad_logits", args.grad_logits);
-  if (!c.ok()) return c.status();
-  MhcSinkhornBackwardArgs inferred = args;
-  if (Status status = InferMhcSinkhornBackward(&inferred); !status.ok()) return status;
   const NamedTensor inputs[] = {{"grad_h_res", args.grad_h_res},
                                 {"logits", args.logits},
                                 {"sum_out", args.sum_out},
                                 {"norm_out", args.norm_out}};
   const NamedTensor outputs[] = {{"grad_logits", args.grad_logits, "grad_h_res"}};
-  c.Memory(inputs, outputs);
-  return c.status();
+  return c.Call(args, InferMhcSinkhornBackward, inputs, outputs);
 }
 
 SinkhornShape::SinkhornShape(const TensorView& t, std::int64_t given_n) {
