@@ -105,8 +105,10 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * 4096
 
 
-def peak_bytes(call: Call) -> int:
-    """The most memory that a call holds at once on top of what the process has before it.
+def first_call(call: Call) -> tuple[int, float]:
+    """Peak memory and seconds of a first call.
+
+    Memory: the most that it holds at once on top of what the process has before it.
 
     Resident pages, sampled every fifth of a millisecond while the call runs: outputs, what is kept
     for a backward, workspace. Pages that the allocator kept from earlier calls do not count, so
@@ -125,8 +127,8 @@ def peak_bytes(call: Call) -> int:
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        call()
+        seconds = _seconds(call, 1)
     finally:
         done.set()
         watcher.join()
-    return max(peak, _resident_bytes()) - before
+    return max(peak, _resident_bytes()) - before, seconds
