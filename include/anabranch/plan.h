@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "anabranch/context.h"
 #include "anabranch/export.h"
@@ -13,13 +14,12 @@
 
 namespace anabranch {
 
-// What was decided for a call; all of it is in Plan::Describe() too.
+// What was decided for a call; all of it is in Plan::Describe() too. Texts are literals.
 struct PlanInfo {
   const char* op = "";            // "mhc_post"
-  std::string shapes;             // "x=(1, 8, 4, 64) bfloat16 ..."
-  std::string kernel;             // which code runs: "n4", "generic", "reference", "empty"
+  std::string_view kernel;        // which code runs: "n4", "generic", "reference", "empty"
   Target target = Target::kAuto;  // kAuto for the double-precision reference
-  std::string why;                // why this target and kernel
+  std::string_view why;           // why this target and kernel
   int threads = 1;                // tasks that run side by side
   std::int64_t work_items = 0;    // units handed out to the tasks
   std::int64_t tile = 0;          // tokens (or elements, see kernel) of one unit
@@ -57,6 +57,7 @@ class ANABRANCH_EXPORT Plan {
   Status Run(const Context& context = Context::Default()) const;
 
   const PlanInfo& info() const;
+  std::string Shapes() const;    // "x=(1, 8, 4, 64) bfloat16 ..."
   std::string Describe() const;  // several lines for people
 
  private:

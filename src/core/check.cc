@@ -123,20 +123,21 @@ void Checker::Coefficients(DType activation, std::initializer_list<NamedTensor> 
 
 void Checker::Sane(const char* name, const TensorView& t, int min_rank, const char* layout) {
   if (!ok() || !t.defined()) return;
-  const auto who = [&] { return std::string(name) + " has shape " + ToString(t.sizes); };
-  if (t.rank() > kMaxRank)
-    return Invalid(who() + ", expected at most " + std::to_string(kMaxRank) + " dimensions");
-  if (t.rank() < min_rank) return Invalid(who() + ", expected " + layout);
+  const auto refuse = [&](const std::string& wanted) {
+    Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected " + wanted);
+  };
+  if (t.rank() > kMaxRank) return refuse("at most " + std::to_string(kMaxRank) + " dimensions");
+  if (t.rank() < min_rank) return refuse(layout);
   bool known = true;
   for (std::int64_t size : t.sizes) {
-    if (size < kUnknown) return Invalid(who() + ", expected sizes >= 0");
+    if (size < kUnknown) return refuse("sizes >= 0");
     known = known && size != kUnknown;
   }
   const std::int64_t count = t.numel();
   std::int64_t bytes = 0;
   if (known && (count < 0 || __builtin_mul_overflow(
                                  count, static_cast<std::int64_t>(DTypeSize(t.dtype)), &bytes))) {
-    Invalid(who() + ", expected a size below 2^63 bytes");
+    refuse("a size below 2^63 bytes");
   }
 }
 

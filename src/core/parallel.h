@@ -50,13 +50,22 @@ void ForEachItemAhead(const Context& context, int threads, std::int64_t items, c
   });
 }
 
+constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// As few threads as do `items` equal items in as many rounds as `threads` would: 520 items keep 58
+// threads busy for nine rounds, and 64 are not done sooner.
+constexpr std::int64_t BusyThreads(std::int64_t items, std::int64_t threads) {
+  return items <= 0 ? 1 : CeilDiv(items, CeilDiv(items, threads));
+}
+
 // How many tasks are worth starting for this much memory traffic: below about 256 KiB a task, a
 // thread hand-off (some microseconds) costs more than it saves.
 inline int ThreadsForBytes(const Context& context, std::int64_t items, double bytes) {
   constexpr double kBytesPerTask = 256.0 * 1024;
   const double by_work = std::max(1.0, bytes / kBytesPerTask);
   const double by_items = static_cast<double>(std::max<std::int64_t>(items, 1));
-  return static_cast<int>(std::min({by_work, by_items, static_cast<double>(context.threads())}));
+  const double most = std::min({by_work, by_items, static_cast<double>(context.threads())});
+  return static_cast<int>(BusyThreads(items, static_cast<std::int64_t>(most)));
 }
 
 // Tokens of one work item: about 512 KiB of memory traffic, which hides the cost of handing it out,
@@ -69,6 +78,12 @@ inline std::int64_t TokensPerItem(const Context& context, std::int64_t tokens, d
                                   std::max<std::int64_t>(tokens, 1));
 }
 
+// As TokensPerItem for kernels that take `lanes` tokens at once for the price of one: one to four
+// such calls an item, 32 items a thread if there are as many.
+inline std::int64_t LaneTile(std::int64_t tokens, std::int64_t lanes, int threads) {
+  return lanes * std::clamp<std::int64_t>(tokens / (32 * lanes * threads), 1, 4);
+}
+
 // Outputs larger than this are written past the caches: the last-level cache, but not more of it
 // than 8 MiB a core that this process may use. Virtual machines report the whole cache of their
 // host (260 MiB seen for two cores), of which neighbours hold the rest.
@@ -76,8 +91,6 @@ inline std::int64_t StreamingThreshold() {
   const CpuInfo& cpu = GetCpuInfo();
   return std::min(cpu.llc_bytes, (std::int64_t{8} << 20) * cpu.threads);
 }
-
-constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace anabranch
 

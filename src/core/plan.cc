@@ -19,30 +19,17 @@ bool Verbose() {
   return verbose;
 }
 
-void PrintCall(const PlanInfo& info, int threads, double seconds) {
+void PrintCall(const PlanImpl& plan, int threads, double seconds) {
+  const PlanInfo& info = plan.info;
   std::fprintf(stderr,
                "anabranch: %s %s kernel=%s target=%s threads=%d tile=%lld streaming=%d "
                "workspace=%zu time=%.3fus\n",
-               info.op, info.shapes.c_str(), info.kernel.c_str(), TargetName(info.target), threads,
+               info.op, plan.Shapes().c_str(), info.kernel.data(), TargetName(info.target), threads,
                static_cast<long long>(info.tile), info.streaming ? 1 : 0, info.workspace_bytes,
                seconds * 1e6);
 }
 
-class EmptyPlan final : public PlanImpl {
- public:
-  void Run(std::byte* /*workspace*/, const Context& /*context*/) const override {}
-};
-
 }  // namespace
-
-std::unique_ptr<PlanImpl> MakeEmptyPlan(const char* op, std::string shapes) {
-  auto impl = std::make_unique<EmptyPlan>();
-  impl->info.op = op;
-  impl->info.shapes = std::move(shapes);
-  impl->info.kernel = "empty";
-  impl->info.why = "the outputs have no elements";
-  return impl;
-}
 
 Plan::Plan() = default;
 Plan::~Plan() = default;
@@ -88,7 +75,7 @@ Status Plan::Run(void* workspace, std::size_t workspace_bytes, const Context& co
     const auto start = std::chrono::steady_clock::now();
     impl_->Run(static_cast<std::byte*>(workspace), context);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    PrintCall(info, info.threads < context.threads() ? info.threads : context.threads(),
+    PrintCall(*impl_, info.threads < context.threads() ? info.threads : context.threads(),
               elapsed.count());
   } catch (const std::bad_alloc&) {
     throw;
@@ -121,12 +108,14 @@ const PlanInfo& Plan::info() const {
   return impl_ ? impl_->info : empty;
 }
 
+std::string Plan::Shapes() const { return impl_ ? impl_->Shapes() : ""; }
+
 std::string Plan::Describe() const {
   if (!impl_) return "empty plan\n";
   const PlanInfo& i = impl_->info;
-  std::string text = std::string(i.op) + " " + i.shapes + "\n";
-  text += "  kernel     " + i.kernel + "\n";
-  text += "  target     " + std::string(TargetName(i.target)) + " (" + i.why + ")\n";
+  std::string text = std::string(i.op) + " " + Shapes() + "\n";
+  text += "  kernel     " + std::string(i.kernel) + "\n";
+  text += "  target     " + std::string(TargetName(i.target)) + " (" + std::string(i.why) + ")\n";
   text += "  threads    " + std::to_string(i.threads) + "\n";
   text += "  work items " + std::to_string(i.work_items) + " of " + std::to_string(i.tile) +
           " tokens\n";

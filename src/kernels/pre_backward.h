@@ -1,6 +1,6 @@
 // The backward that mhc_pre, mhc_pre_sinkhorn and mhc_head share.
 //
-// Tokens are taken kGradStep at a time: first what each token needs of its own (dot products,
+// Tokens are taken a few tiles at a time, a step: first what each token needs of its own (dot products,
 // gates, d_mix; items of kGradItem tokens), then grad_x and grad_phi, where the items are blocks of
 // D, so that grad_phi is summed over all tokens by whoever has the block, in one order, and kept
 // once. x is read from memory the first time and from cache the second.
@@ -20,7 +20,6 @@
 
 namespace anabranch {
 
-inline constexpr int kGradStep = 4 * kGradTile;
 inline constexpr int kGradItem = kGradTile / 2;
 
 struct PreBackwardTensors {
@@ -81,7 +80,9 @@ class PreBackward {
   bool dense_;
   bool stream_;
   int threads_ = 1;
+  std::int64_t block_ = kGradBlock;  // elements of D, whole units of 32
   std::int64_t blocks_;
+  std::int64_t step_;  // tokens
   std::size_t slot_bytes_;
 };
 

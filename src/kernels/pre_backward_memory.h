@@ -13,11 +13,11 @@ struct PreBackward::Memory {
   float* bias;       // [rows]
   float* grad_bias;  // [rows], then [rows] of grad_alpha before its rows are added
   float* partial;    // [items of a step][2 * rows]
-  float* d_mix;      // [kGradStep][rows]
-  float* by_row;     // [kGradStep][rows], see GradMix
-  float* by_token;   // [kGradStep][rows]
-  float* rms;        // [kGradStep]
-  float* h_pre;      // [kGradStep][n]
+  float* d_mix;      // [step][rows]
+  float* by_row;     // [step][rows], see GradMix
+  float* by_token;   // [step][rows]
+  float* rms;        // [step]
+  float* h_pre;      // [step][n]
   float* phi;        // units
   float* grad_phi;   // units
   std::byte* slots;

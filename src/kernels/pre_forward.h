@@ -12,6 +12,7 @@
 #include "src/core/tokens.h"
 #include "src/kernels/gates.h"
 #include "src/kernels/projection.h"
+#include "src/kernels/projection_few.h"
 
 namespace anabranch {
 
@@ -103,6 +104,13 @@ class PreForward {
   void FinishToken(std::int64_t token, const float* sums, float* gates, float* z, float* mix,
                    const Parameters& parameters) const;
   void StoreHIn(const Streams& x, std::int64_t token, const float* weights) const;
+  // Few tokens: pre_forward_few.cc.
+  std::int64_t CutFewTokens(int threads);
+  void ProjectInPlace(const Streams& x, int token, int count, std::int64_t block, int begin,
+                      int end, float* sums) const;
+  void ProjectByRows(const Streams& x, int count, float* sums, const Context& context) const;
+  void ProjectByBlocks(const Streams& x, int count, std::byte* packed, float* sums,
+                       const Context& context) const;
   void RunFewTokens(std::byte* workspace, const Context& context) const;
   void RunTiles(std::byte* workspace, const Context& context) const;
   Slot SlotAt(std::byte* slots, int slot) const;
@@ -125,8 +133,14 @@ class PreForward {
   std::size_t packed_floats_;  // of one block of phi
   std::size_t sums_floats_;    // of one token
   int tile_ = 1;
+  int slot_tokens_ = 1;  // most that a slot finishes at once
   int threads_ = 1;
   bool few_tokens_;
+  ProjectFewFunction project_few_ = nullptr;  // null: few tokens need phi packed, too
+  // How few tokens are cut: the rows of phi into row_parts_, the tokens into token_parts_;
+  // row_parts_ 0: along K, block by block.
+  int row_parts_ = 0;
+  int token_parts_ = 1;
   std::size_t parameters_bytes_, slot_bytes_, phi_bytes_;
   std::size_t streams_bytes_ = 0;  // of a tile of made streams; 0 without a source
 };

@@ -18,8 +18,6 @@ namespace anabranch {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr std::size_t kBlockUnits = kGradBlock / kUnit;
-
 // --- dots of grad_h_in with the streams
 
 // A kilobyte ahead; past the end of a row that is the next one.
@@ -183,172 +181,9 @@ void FinishUnits(const GradParameters& a) {
   }
 }
 
-// --- a tile
-
-void PackMix(const GradMix& a) {
-  ForGroups(a.tokens, [&](auto size, int begin) {
-    float* out = a.by_row + begin * a.rows;
-    for (int f = 0; f < a.rows; ++f) {
-      for (int m = 0; m < size; ++m) *out++ = a.d_mix[(begin + m) * a.rows + f];
-    }
-  });
-  ForGroups(a.rows, [&](auto size, int begin) {
-    float* out = a.by_token + begin * a.tokens;
-    for (int t = 0; t < a.tokens; ++t) {
-      for (int r = 0; r < size; ++r) *out++ = a.d_mix[t * a.rows + begin + r];
-    }
-  });
-}
-
-// Lines that Combine asks for meanwhile, one a step: element `offset` of rows[0 .. count-1]. All at
-// once they would fill the buffers that stores and other misses need.
-struct Fetch {
-  template <class T>
-  HWY_INLINE void Next(int step) const {
-    if (step >= count) return;
-    // To L2: what comes from memory holds a fill buffer of L1 for less long.
-    __builtin_prefetch(static_cast<const T*>(rows[step]) + offset, 0, 2);
-  }
-  const void* const* rows;
-  std::ptrdiff_t offset;
-  int count;
-};
-
-// acc[m] = sum over s ascending of coefficients[s][m] * rows[s], one part of lanes a and b.
-template <int M, class T>
-HWY_INLINE void Combine(const float* HWY_RESTRICT coefficients, const float* HWY_RESTRICT rows,
-                        int count, std::size_t part, const Fetch& fetch, VecF* HWY_RESTRICT a,
-                        VecF* HWY_RESTRICT b) {
-  const TagF df;
-  for (int m = 0; m < M; ++m) a[m] = b[m] = ZeroF();
-  rows += part * kLanes;
-  for (int s = 0; s < count; ++s, coefficients += M, rows += kUnit) {
-    fetch.Next<T>(s);
-    const VecF ra = InRegister(hn::LoadU(df, rows));
-    const VecF rb = InRegister(hn::LoadU(df, rows + 16));
-    for (int m = 0; m < M; ++m) {
-      const VecF c = InRegister(SetF(coefficients[m]));
-      a[m] = hn::MulAdd(c, ra, a[m]);
-      b[m] = hn::MulAdd(c, rb, b[m]);
-    }
-  }
-}
-
-// FP32 lanes of a block of D: [unit][token][32].
-struct WideBlocks {
-  HWY_ALIGN float x[kBlockUnits * kGradTile * kUnit];
-  HWY_ALIGN float g[kBlockUnits * kGradTile * kUnit];
-};
-
-template <class T>
-HWY_INLINE void WidenTokens(const void* const* rows, std::ptrdiff_t offset, int tokens,
-                            std::size_t count, float* to) {
-  for (int t = 0; t < tokens; ++t) {
-    const T* from = static_cast<const T*>(rows[t]) + offset;
-    for (std::size_t u = 0; u * kUnit < count; ++u) {
-      WidenRow(from + u * kUnit, std::min(kUnit, count - u * kUnit),
-               to + (u * kGradTile + static_cast<std::size_t>(t)) * kUnit);
-    }
-  }
-}
-
-// grad_x of M tokens, stream i, one unit at element k of the block.
-template <int M, class T>
-HWY_INLINE void GradXUnit(const GradUnits& a, int begin, int i, std::size_t k, const float* phi,
-                          const float* x, const float* g, const Fetch& fetch) {
-  const TagF df;
-  const std::size_t count = std::min(kUnit, static_cast<std::size_t>(a.count) - k);
-  const auto at = static_cast<std::ptrdiff_t>(k);
-  HWY_ALIGN T parts[M][kUnit];
-  const bool direct = count == kUnit && !a.stream;
-  for (std::size_t part = 0; part < kParts; ++part) {
-    VecF ua[M], ub[M];
-    Combine<M, T>(a.by_row + begin * a.rows, phi, a.rows, part,
-                  part == 0 ? fetch : Fetch{nullptr, 0, 0}, ua, ub);
-    for (int m = 0; m < M; ++m) {
-      const int t = begin + m;
-      const std::size_t lane = static_cast<std::size_t>(t) * kUnit + part * kLanes;
-      const VecF rms = SetF(a.rms[t]);
-      const VecF h_pre = SetF(a.h_pre[t * a.n + i]);
-      VecF va = hn::MulAdd(rms, hn::LoadU(df, x + lane), ua[m]);
-      VecF vb = hn::MulAdd(rms, hn::LoadU(df, x + lane + 16), ub[m]);
-      va = hn::MulAdd(h_pre, hn::LoadU(df, g + lane), va);
-      vb = hn::MulAdd(h_pre, hn::LoadU(df, g + lane + 16), vb);
-      if (a.grad_x_post != nullptr) {
-        const T* post = static_cast<const T*>(a.grad_x_post[t]) + i * a.post_lane + at;
-        T tail[kUnit];
-        if (count < kUnit) {
-          GatherUnit(post, 1, count, tail);
-          post = tail;
-        }
-        VecF pa, pb;
-        LoadPart(post, part, pa, pb);
-        va = hn::Add(va, pa);
-        vb = hn::Add(vb, pb);
-      }
-      T* out = static_cast<T*>(a.grad_x[t]) + i * a.grad_x_lane + at;
-      StorePartCleanNan(va, vb, part, direct ? out : parts[m]);
-    }
-  }
-  if (direct) return;
-  for (int m = 0; m < M; ++m) {
-    T* out = static_cast<T*>(a.grad_x[begin + m]) + i * a.grad_x_lane + at;
-    if (count == kUnit) {
-      StreamUnit(parts[m], out);
-    } else {
-      std::copy_n(parts[m], count, out);
-    }
-  }
-}
-
-template <int R, class T>
-HWY_INLINE void GradPhiUnit(const GradUnits& a, int begin, const float* x, float* grad_phi) {
-  const TagF df;
-  for (std::size_t part = 0; part < kParts; ++part) {
-    VecF sa[R], sb[R];
-    Combine<R, T>(a.by_token + begin * a.tokens, x, a.tokens, part, Fetch{nullptr, 0, 0}, sa, sb);
-    for (int r = 0; r < R; ++r) {
-      float* to = grad_phi + static_cast<std::size_t>(begin + r) * kUnit + part * kLanes;
-      hn::StoreU(hn::Add(hn::LoadU(df, to), sa[r]), df, to);
-      hn::StoreU(hn::Add(hn::LoadU(df, to + 16), sb[r]), df, to + 16);
-    }
-  }
-}
-
-template <class T>
-void Units(const GradUnits& a) {
-  WideBlocks wide;
-  const auto count = static_cast<std::size_t>(a.count);
-  const std::size_t row_floats = static_cast<std::size_t>(a.rows) * kUnit;
-  WidenTokens<T>(a.grad_h_in, 0, a.tokens, count, wide.g);
-  for (int i = 0; i < a.n; ++i) {
-    WidenTokens<T>(a.x, i * a.x_lane, a.tokens, count, wide.x);
-    // Asked for while this stream is computed: a token's share of the next one.
-    const void* const* next = i + 1 < a.n ? a.x : a.next;
-    const std::ptrdiff_t next_lane = i + 1 < a.n ? (i + 1) * a.x_lane : 0;
-    for (std::size_t k = 0; k < count; k += kUnit) {
-      const std::size_t unit = k / kUnit * kGradTile * kUnit;
-      const float* phi =
-          a.phi +
-          (k / kUnit * static_cast<std::size_t>(a.n) + static_cast<std::size_t>(i)) * row_floats;
-      float* grad_phi = a.grad_phi + (phi - a.phi);
-      ForGroups(a.tokens, [&](auto size, int begin) {
-        constexpr int kSize = decltype(size)::value;
-        const Fetch fetch{next + begin, next_lane + static_cast<std::ptrdiff_t>(k),
-                          next == nullptr ? 0 : kSize};
-        GradXUnit<kSize, T>(a, begin, i, k, phi, wide.x + unit, wide.g + unit, fetch);
-      });
-      ForGroups(a.rows, [&](auto size, int begin) {
-        GradPhiUnit<decltype(size)::value, T>(a, begin, wide.x + unit, grad_phi);
-      });
-    }
-  }
-  if (a.stream) hwy::FlushStream();
-}
-
 template <class T>
 ProjectionGradKernels Make() {
-  return {&Dots<T>, &FinishSums, &PackUnits<T>, &FinishUnits<T>, &PackMix, &Units<T>, kThisTarget};
+  return {&Dots<T>, &FinishSums, &PackUnits<T>, &FinishUnits<T>, {}, kThisTarget};
 }
 
 }  // namespace
@@ -374,7 +209,9 @@ namespace anabranch {
 HWY_EXPORT(ProjectionGradTable);
 
 ProjectionGradKernels GetProjectionGradKernels(DType dtype, Target target) {
-  return ANABRANCH_DISPATCH(ProjectionGradTable, target)(dtype);
+  ProjectionGradKernels kernels = ANABRANCH_DISPATCH(ProjectionGradTable, target)(dtype);
+  kernels.units = GetGradUnitsKernels(dtype, target);
+  return kernels;
 }
 
 }  // namespace anabranch

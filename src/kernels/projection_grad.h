@@ -88,13 +88,18 @@ struct GradUnits {
   float* grad_phi;   // units, added to
 };
 
+struct GradUnitsKernels {
+  void (*pack_mix)(const GradMix&);
+  void (*grad_units)(const GradUnits&);
+};
+GradUnitsKernels GetGradUnitsKernels(DType dtype, Target target);
+
 struct ProjectionGradKernels {
   void (*dots)(const StreamDots&);
   void (*finish_sums)(const float* sums, int count, float* out);
   void (*pack_units)(const GradParameters&);
   void (*finish_units)(const GradParameters&);
-  void (*pack_mix)(const GradMix&);
-  void (*grad_units)(const GradUnits&);
+  GradUnitsKernels units;
   Target target;
 };
 

@@ -10,12 +10,13 @@
 #include "anabranch/plan.h"
 #include "src/core/caught.h"
 #include "src/core/plan_impl.h"
+#include "src/simd/resolve.h"
 
 namespace anabranch {
 
 // Runs an operator's double-precision definition; one thread.
 template <class Args>
-class ReferencePlan final : public PlanImpl {
+class ReferencePlan : public PlanImpl {
  public:
   ReferencePlan(const Args& args, void (*reference)(const Args&))
       : args_(args), reference_(reference) {
@@ -32,9 +33,22 @@ class ReferencePlan final : public PlanImpl {
   void (*reference_)(const Args&);
 };
 
+// A plan that can say what it was made for; `shapes` keeps what it needs for that by value.
+template <class Impl, class ShapesFunction>
+class DescribedPlan final : public Impl {
+ public:
+  template <class... Args>
+  explicit DescribedPlan(const ShapesFunction& shapes, const Args&... args)
+      : Impl(args...), shapes_(shapes) {}
+  std::string Shapes() const override { return shapes_(); }
+
+ private:
+  ShapesFunction shapes_;
+};
+
 // Validate(args), then a plan: an empty one when `main` (the operator's main activation) has no
 // elements and `empty_is_done`, the reference for float64, else Kernel(args, target, context).
-// `shapes()` gives the description of the arguments.
+// `shapes()` gives the description of the arguments whenever it is asked for: it captures values.
 template <class Kernel, class Args, class Shapes>
 Status PreparePlan(const char* op, const Args& args, const TensorView& main, bool empty_is_done,
                    void (*reference)(const Args&), const Shapes& shapes, Plan* plan,
@@ -43,19 +57,18 @@ Status PreparePlan(const char* op, const Args& args, const TensorView& main, boo
     if (Status status = Validate(args); !status.ok()) return status;
     std::unique_ptr<PlanImpl> impl;
     if (empty_is_done && main.numel() == 0) {
-      impl = MakeEmptyPlan(op, shapes());
+      impl = std::make_unique<DescribedPlan<EmptyPlan, Shapes>>(shapes);
     } else if (main.dtype == DType::kFloat64) {
-      impl = std::make_unique<ReferencePlan<Args>>(args, reference);
+      impl = std::make_unique<DescribedPlan<ReferencePlan<Args>, Shapes>>(shapes, args, reference);
     } else {
       Target target = Target::kAuto;
-      std::string why;
+      const char* why = "";
       Status status = ResolveTarget(context.target(), &target, &why);
       if (!status.ok()) return Status(status.code(), std::string(op) + ": " + status.message());
-      impl = std::make_unique<Kernel>(args, target, context);
+      impl = std::make_unique<DescribedPlan<Kernel, Shapes>>(shapes, args, target, context);
       impl->info.why = why;
     }
     impl->info.op = op;
-    impl->info.shapes = shapes();
     *plan = Plan(std::move(impl));
     return Status();
   } catch (...) {

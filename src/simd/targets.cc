@@ -5,6 +5,7 @@
 
 #include "anabranch/cpu.h"
 #include "src/simd/dispatch.h"
+#include "src/simd/resolve.h"
 
 namespace anabranch {
 namespace {
@@ -84,7 +85,7 @@ Status ParseTarget(const std::string& name, Target* target) {
       "target \"" + name + "\" is unknown or not supported here, expected one of: " + names);
 }
 
-Status ResolveTarget(Target wanted, Target* target, std::string* why) {
+Status ResolveTarget(Target wanted, Target* target, const char** why) {
   static const Forced forced = ReadEnvironment();
   static const std::vector<Target> supported = SupportedTargets();
   if (wanted != Target::kAuto) {
@@ -92,14 +93,21 @@ Status ResolveTarget(Target wanted, Target* target, std::string* why) {
       return ParseTarget(TargetName(wanted), target);
     }
     *target = wanted;
-    if (why != nullptr) *why = "set in the context";
+    *why = "set in the context";
     return Status();
   }
   if (!forced.status.ok()) return forced.status;
   const bool by_name = forced.target != Target::kAuto;
   *target = by_name ? forced.target : supported.front();
-  if (why != nullptr) *why = by_name ? "named by ANABRANCH_TARGET" : "best one that runs here";
+  *why = by_name ? "named by ANABRANCH_TARGET" : "best one that runs here";
   return Status();
+}
+
+Status ResolveTarget(Target wanted, Target* target, std::string* why) {
+  const char* literal = "";
+  Status status = ResolveTarget(wanted, target, &literal);
+  if (status.ok() && why != nullptr) *why = literal;
+  return status;
 }
 
 }  // namespace anabranch

@@ -11,6 +11,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "src/core/parallel.h"
 #include "src/tools/bench_cases.h"
 #include "src/tools/commands.h"
 #include "src/tools/harness/tensors.h"
@@ -233,12 +234,6 @@ double PrintResult(const OperatorEntry& entry, const Case& c, const CaseBench& b
   return fraction;
 }
 
-// Share of the threads' time that is idle, in percent, if the last one of them does `most` of
-// `all`.
-double Idle(double all, double most, std::int64_t threads) {
-  return 100 * (1 - all / std::max(most * static_cast<double>(threads), 1.0));
-}
-
 // How the plan cuts its work for the context's threads, without running it.
 void PrintPlan(const OperatorEntry& entry, const Case& c, const Context& context) {
   std::vector<TensorView> views;
@@ -256,17 +251,13 @@ void PrintPlan(const OperatorEntry& entry, const Case& c, const Context& context
   }
   const PlanInfo& info = plan.info();
   const std::int64_t threads = std::max(info.threads, 1);
-  const std::int64_t rounds = (info.work_items + threads - 1) / threads;
+  const std::int64_t rounds = std::max<std::int64_t>(CeilDiv(info.work_items, threads), 1);
   std::printf(
-      "%s  items a thread: at most %lld; imbalance if all items take the same time: %.1f %%\n",
+      "%s  items a thread: at most %lld; imbalance if all items take the same time: %.1f %%\n"
+      "  as fast as %.1f of %d threads that are never idle\n\n",
       plan.Describe().c_str(), static_cast<long long>(rounds),
-      Idle(static_cast<double>(info.work_items), static_cast<double>(rounds), threads));
-  // What no way of handing out whole tokens can avoid.
-  const std::int64_t tokens = c.tokens();
-  const std::int64_t most = (tokens + threads - 1) / threads;
-  std::printf("  no less with whole tokens, %lld on %lld threads: %.1f %%\n\n",
-              static_cast<long long>(tokens), static_cast<long long>(threads),
-              Idle(static_cast<double>(tokens), static_cast<double>(most), threads));
+      100 * (1 - static_cast<double>(info.work_items) / static_cast<double>(rounds * threads)),
+      static_cast<double>(info.work_items) / static_cast<double>(rounds), context.threads());
 }
 
 }  // namespace

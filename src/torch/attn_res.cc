@@ -1,13 +1,9 @@
 // anabranch::attn_res_prepare, attn_res_merge and their backwards for the dispatcher.
-#include <tuple>
-
 #include "anabranch/attn_res_two_phase.h"
 #include "src/torch/call.h"
 
 namespace anabranch::torch_face {
 namespace {
-
-constexpr std::size_t kScoreAttributes = 3;
 
 template <class Args>
 void SetScoreAttributes(Args* args, Attributes values) {
@@ -19,11 +15,13 @@ void SetScoreAttributes(Args* args, Attributes values) {
 struct PrepareForward {
   using Args = AttnResPrepareArgs;
   static constexpr char kName[] = "attn_res_prepare";
+  static constexpr char kSchema[] =
+      "attn_res_prepare(Tensor[] blocks, Tensor queries, Tensor? rmsnorm_gamma, float scale, "
+      "float rmsnorm_eps, bool enable_rmsnorm) -> (Tensor o, Tensor m, Tensor l)";
   static constexpr Input<Args> kInputs[] = {{"queries", &Args::queries},
                                             {"rmsnorm_gamma", &Args::rmsnorm_gamma}};
   static constexpr auto kList = &Args::blocks;
   static constexpr Output<Args> kOutputs[] = {&Args::o, &Args::m, &Args::l};
-  static constexpr std::size_t kAttributes = kScoreAttributes;
   static Status Infer(Args* args) {
     // An empty list says nothing of tokens: there are none, and o is [S, D].
     if (args->blocks.empty() && args->queries.defined() && !args->o.defined()) {
@@ -38,6 +36,10 @@ struct PrepareForward {
 struct PrepareBackward {
   using Args = AttnResPrepareBackwardArgs;
   static constexpr char kName[] = "attn_res_prepare_backward";
+  static constexpr char kSchema[] =
+      "attn_res_prepare_backward(Tensor grad_o, Tensor grad_m, Tensor grad_l, Tensor[] blocks, "
+      "Tensor queries, Tensor? rmsnorm_gamma, float scale, float rmsnorm_eps, bool enable_rmsnorm) "
+      "-> (Tensor grad_queries, Tensor grad_rmsnorm_gamma, Tensor grad_blocks)";
   static constexpr Input<Args> kInputs[] = {{"grad_o", &Args::grad_o},
                                             {"grad_m", &Args::grad_m},
                                             {"grad_l", &Args::grad_l},
@@ -46,7 +48,6 @@ struct PrepareBackward {
   static constexpr auto kList = &Args::blocks;
   static constexpr auto kListOutput = &Args::grad_blocks;
   static constexpr Output<Args> kOutputs[] = {&Args::grad_queries, &Args::grad_rmsnorm_gamma};
-  static constexpr std::size_t kAttributes = kScoreAttributes;
   static Status Infer(Args* args) { return InferAttnResPrepareBackward(args); }
   static void SetAttributes(Args* a, Attributes values) { SetScoreAttributes(a, values); }
 };
@@ -54,11 +55,13 @@ struct PrepareBackward {
 struct MergeForward {
   using Args = AttnResMergeArgs;
   static constexpr char kName[] = "attn_res_merge";
+  static constexpr char kSchema[] =
+      "attn_res_merge(Tensor o, Tensor m, Tensor l, Tensor v, Tensor query, "
+      "Tensor? rmsnorm_gamma, float scale, float rmsnorm_eps, bool enable_rmsnorm) -> Tensor";
   static constexpr Input<Args> kInputs[] = {
       {"o", &Args::o}, {"m", &Args::m},         {"l", &Args::l},
       {"v", &Args::v}, {"query", &Args::query}, {"rmsnorm_gamma", &Args::rmsnorm_gamma}};
   static constexpr Output<Args> kOutputs[] = {&Args::h};
-  static constexpr std::size_t kAttributes = kScoreAttributes;
   static Status Infer(Args* args) { return InferAttnResMerge(args); }
   static void SetAttributes(Args* a, Attributes values) { SetScoreAttributes(a, values); }
 };
@@ -66,6 +69,11 @@ struct MergeForward {
 struct MergeBackward {
   using Args = AttnResMergeBackwardArgs;
   static constexpr char kName[] = "attn_res_merge_backward";
+  static constexpr char kSchema[] =
+      "attn_res_merge_backward(Tensor grad_h, Tensor o, Tensor m, Tensor l, Tensor v, "
+      "Tensor query, Tensor? rmsnorm_gamma, float scale, float rmsnorm_eps, bool enable_rmsnorm) "
+      "-> (Tensor grad_o, Tensor grad_m, Tensor grad_l, Tensor grad_v, Tensor grad_query, "
+      "Tensor grad_rmsnorm_gamma)";
   static constexpr Input<Args> kInputs[] = {{"grad_h", &Args::grad_h},
                                             {"o", &Args::o},
                                             {"m", &Args::m},
@@ -76,7 +84,6 @@ struct MergeBackward {
   static constexpr Output<Args> kOutputs[] = {&Args::grad_o,     &Args::grad_m,
                                               &Args::grad_l,     &Args::grad_v,
                                               &Args::grad_query, &Args::grad_rmsnorm_gamma};
-  static constexpr std::size_t kAttributes = kScoreAttributes;
   static Status Infer(Args* args) { return InferAttnResMergeBackward(args); }
   static void SetAttributes(Args* a, Attributes values) { SetScoreAttributes(a, values); }
 };
@@ -84,61 +91,21 @@ struct MergeBackward {
 const bool registered = RegisterInfer<PrepareForward>() && RegisterInfer<PrepareBackward>() &&
                         RegisterInfer<MergeForward>() && RegisterInfer<MergeBackward>();
 
-Tensors<3> AttnResPrepare(const std::vector<Tensor>& blocks, const Tensor& queries,
-                          const std::optional<Tensor>& gamma, double scale, double eps, bool norm) {
-  const double attributes[] = {scale, eps, norm ? 1.0 : 0.0};
-  return AsTuple<3>(RunCall<PrepareForward>({&queries, Optional(gamma)}, attributes, blocks));
-}
-
-Tensors<3> AttnResPrepareBackward(const Tensor& grad_o, const Tensor& grad_m, const Tensor& grad_l,
-                                  const std::vector<Tensor>& blocks, const Tensor& queries,
-                                  const std::optional<Tensor>& gamma, double scale, double eps,
-                                  bool norm) {
-  const double attributes[] = {scale, eps, norm ? 1.0 : 0.0};
-  return AsTuple<3>(RunCall<PrepareBackward>({&grad_o, &grad_m, &grad_l, &queries, Optional(gamma)},
-                                             attributes, blocks));
-}
-
-Tensor AttnResMerge(const Tensor& o, const Tensor& m, const Tensor& l, const Tensor& v,
-                    const Tensor& query, const std::optional<Tensor>& gamma, double scale,
-                    double eps, bool norm) {
-  const double attributes[] = {scale, eps, norm ? 1.0 : 0.0};
-  return RunCall<MergeForward>({&o, &m, &l, &v, &query, Optional(gamma)}, attributes)[0];
-}
-
-Tensors<6> AttnResMergeBackward(const Tensor& grad_h, const Tensor& o, const Tensor& m,
-                                const Tensor& l, const Tensor& v, const Tensor& query,
-                                const std::optional<Tensor>& gamma, double scale, double eps,
-                                bool norm) {
-  const double attributes[] = {scale, eps, norm ? 1.0 : 0.0};
-  return AsTuple<6>(
-      RunCall<MergeBackward>({&grad_h, &o, &m, &l, &v, &query, Optional(gamma)}, attributes));
-}
-
 }  // namespace
 }  // namespace anabranch::torch_face
 
 STABLE_TORCH_LIBRARY_FRAGMENT(anabranch, m) {
-  m.def(
-      "attn_res_prepare(Tensor[] blocks, Tensor queries, Tensor? rmsnorm_gamma, float scale, "
-      "float rmsnorm_eps, bool enable_rmsnorm) -> (Tensor o, Tensor m, Tensor l)");
-  m.def(
-      "attn_res_prepare_backward(Tensor grad_o, Tensor grad_m, Tensor grad_l, Tensor[] blocks, "
-      "Tensor queries, Tensor? rmsnorm_gamma, float scale, float rmsnorm_eps, bool enable_rmsnorm) "
-      "-> (Tensor grad_queries, Tensor grad_rmsnorm_gamma, Tensor grad_blocks)");
-  m.def(
-      "attn_res_merge(Tensor o, Tensor m, Tensor l, Tensor v, Tensor query, "
-      "Tensor? rmsnorm_gamma, float scale, float rmsnorm_eps, bool enable_rmsnorm) -> Tensor");
-  m.def(
-      "attn_res_merge_backward(Tensor grad_h, Tensor o, Tensor m, Tensor l, Tensor v, "
-      "Tensor query, Tensor? rmsnorm_gamma, float scale, float rmsnorm_eps, bool enable_rmsnorm) "
-      "-> (Tensor grad_o, Tensor grad_m, Tensor grad_l, Tensor grad_v, Tensor grad_query, "
-      "Tensor grad_rmsnorm_gamma)");
+  using namespace anabranch::torch_face;
+  Define<PrepareForward>(m);
+  Define<PrepareBackward>(m);
+  Define<MergeForward>(m);
+  Define<MergeBackward>(m);
 }
 
 STABLE_TORCH_LIBRARY_IMPL(anabranch, CPU, m) {
-  m.impl("attn_res_prepare", TORCH_BOX(&anabranch::torch_face::AttnResPrepare));
-  m.impl("attn_res_prepare_backward", TORCH_BOX(&anabranch::torch_face::AttnResPrepareBackward));
-  m.impl("attn_res_merge", TORCH_BOX(&anabranch::torch_face::AttnResMerge));
-  m.impl("attn_res_merge_backward", TORCH_BOX(&anabranch::torch_face::AttnResMergeBackward));
+  using namespace anabranch::torch_face;
+  Implement<PrepareForward>(m);
+  Implement<PrepareBackward>(m);
+  Implement<MergeForward>(m);
+  Implement<MergeBackward>(m);
 }

@@ -3,8 +3,9 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <array>
+#include <optional>
 #include <stdexcept>
-#include <utility>
+#include <string_view>
 
 #include "src/core/plan_impl.h"
 
@@ -71,6 +72,21 @@ std::vector<InferEntry>& InferEntries() {
   return entries;
 }
 
+// Takes the list's tensors and frees it.
+std::vector<Handle> TakeList(StableListHandle list) {
+  std::vector<Handle> tensors;
+  std::size_t size = 0;
+  ANABRANCH_TORCH_CHECK(torch_list_size(list, &size));
+  tensors.reserve(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    StableIValue item = 0;
+    ANABRANCH_TORCH_CHECK(torch_list_get_item(list, i, &item));
+    tensors.emplace_back(torch::stable::detail::to<AtenTensorHandle>(item));
+  }
+  ANABRANCH_TORCH_CHECK(torch_delete_list(list));
+  return tensors;
+}
+
 void ParallelFor(void* /*pool*/, std::int64_t count, Context::Task task, void* state) {
   torch::stable::parallel_for(0, count, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) task(state, i);
@@ -79,46 +95,51 @@ void ParallelFor(void* /*pool*/, std::int64_t count, Context::Task task, void* s
 
 }  // namespace
 
-Operand ToOperand(const Tensor& tensor) {
+Operand ToOperand(const Handle& tensor) {
   Operand operand;
-  if (!tensor.defined()) return operand;  // None, passed for a required tensor
-  operand.dtype_name = kUnnamed;
-  // Not Tensor::scalar_type(), which throws for the types it does not know.
+  bool defined = false;
+  ANABRANCH_TORCH_CHECK(aoti_torch_is_defined(tensor.get(), &defined));
+  if (!defined) return operand;  // None, passed for a required tensor
+  operand.foreign_dtype = kUnnamed;
   std::int32_t type = 0;
   ANABRANCH_TORCH_CHECK(aoti_torch_get_dtype(tensor.get(), &type));
   for (const NamedScalarType& known : kScalarTypes) {
     if (static_cast<std::int32_t>(known.type) != type) continue;
     operand.view.dtype = known.ours;
-    operand.dtype_name = known.ours == kUnsupported ? known.name : "";
+    operand.foreign_dtype = known.ours == kUnsupported ? known.name : nullptr;
     break;
   }
-  const auto sizes = tensor.sizes();
-  const auto strides = tensor.strides();
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
+  std::int64_t rank = 0;
+  std::int64_t* sizes = nullptr;
+  std::int64_t* strides = nullptr;
+  const void* data = nullptr;
+  ANABRANCH_TORCH_CHECK(aoti_torch_get_dim(tensor.get(), &rank));
+  ANABRANCH_TORCH_CHECK(aoti_torch_get_sizes(tensor.get(), &sizes));
+  ANABRANCH_TORCH_CHECK(aoti_torch_get_strides(tensor.get(), &strides));
+  ANABRANCH_TORCH_CHECK(torch_get_const_data_ptr(tensor.get(), &data));
+  for (std::int64_t i = 0; i < rank; ++i) {
     operand.view.sizes.push_back(sizes[i]);
     operand.view.strides.push_back(strides[i]);
   }
-  // Inputs are only read; the view type has no const.
-  operand.view.data = const_cast<void*>(tensor.const_data_ptr());
+  operand.view.data = const_cast<void*>(data);  // inputs are only read; the view type has no const
   return operand;
 }
 
-Operand ToOperand(const std::string& dtype_name, const Dims& sizes) {
+Operand ToOperand(const char* dtype_name, const Dims& sizes) {
   Operand operand;
-  operand.dtype_name = dtype_name;
+  operand.foreign_dtype = dtype_name;
   for (const NamedScalarType& known : kScalarTypes) {
-    if (dtype_name != known.name || known.ours == kUnsupported) continue;
-    operand.dtype_name.clear();
+    if (std::string_view(dtype_name) != known.name || known.ours == kUnsupported) continue;
+    operand.foreign_dtype = nullptr;
     operand.view.dtype = known.ours;
   }
   operand.view.sizes = sizes;
   return operand;
 }
 
-Status CheckDType(const char* op, const std::string& name, const Operand& operand) {
-  if (operand.dtype_name.empty()) return Status();
+Status ForeignDType(const char* op, const std::string& name, const Operand& operand) {
   return Status(StatusCode::kInvalidArgument,
-                std::string(op) + ": " + name + " has dtype " + operand.dtype_name +
+                std::string(op) + ": " + name + " has dtype " + operand.foreign_dtype +
                     ", expected float32, bfloat16, float16 or float64");
 }
 
@@ -126,18 +147,22 @@ void ThrowUnlessOk(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-Tensor Allocate(DType dtype, const Dims& sizes) {
+Handle Allocate(DType dtype, const Dims& sizes) {
   const Dims strides = ContiguousStrides(sizes);
   AtenTensorHandle handle = nullptr;
   ANABRANCH_TORCH_CHECK(aoti_torch_empty_strided(sizes.rank, sizes.values, strides.values,
                                                  ToTorch(dtype), aoti_torch_device_type_cpu(), 0,
                                                  &handle));
-  return Tensor(handle);
+  return Handle(handle);
 }
 
-Tensor AllocateAbsent() { return Allocate(DType::kFloat32, {0}); }
+Handle AllocateAbsent() { return Allocate(DType::kFloat32, {0}); }
 
-void* MutableData(const Tensor& tensor) { return tensor.mutable_data_ptr(); }
+void* MutableData(const Handle& tensor) {
+  void* data = nullptr;
+  ANABRANCH_TORCH_CHECK(torch_get_mutable_data_ptr(tensor.get(), &data));
+  return data;
+}
 
 Context TorchContext() {
   Context context;
@@ -151,10 +176,46 @@ void RunPlan(const Plan& plan, const Context& context) {
     ThrowUnlessOk(plan.Run(nullptr, 0, context));
     return;
   }
+  // A small one lies on the stack, which costs nothing.
+  constexpr std::size_t kSmall = 16384;
+  if (plan.workspace_bytes() <= kSmall) {
+    alignas(kWorkspaceAlignment) std::byte workspace[kSmall];
+    ThrowUnlessOk(plan.Run(workspace, kSmall, context));
+    return;
+  }
   // torch's allocator aligns to 64 bytes as plans want it, so that the profiler sees the workspace.
   const auto bytes = static_cast<std::int64_t>(AlignUp(plan.workspace_bytes()));
-  const Tensor workspace = Allocate(DType::kFloat32, {bytes / 4});
+  const Handle workspace = Allocate(DType::kFloat32, {bytes / 4});
   ThrowUnlessOk(plan.Run(MutableData(workspace), static_cast<std::size_t>(bytes), context));
+}
+
+void TakeArguments(const Schema& schema, StableIValue* stack, Arguments* arguments) {
+  using torch::stable::detail::to;
+  std::size_t tensor = 0;
+  std::size_t attribute = 0;
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    switch (schema[i]) {
+      case Kind::kTensor:
+        arguments->tensors[tensor++] = Handle(to<AtenTensorHandle>(stack[i]));
+        break;
+      case Kind::kOptionalTensor:
+        arguments->tensors[tensor++] =
+            Handle(to<std::optional<AtenTensorHandle>>(stack[i]).value_or(nullptr));
+        break;
+      case Kind::kTensorList:
+        arguments->list = TakeList(to<StableListHandle>(stack[i]));
+        break;
+      case Kind::kInt:
+        arguments->attributes[attribute++] = static_cast<double>(to<std::int64_t>(stack[i]));
+        break;
+      case Kind::kFloat:
+        arguments->attributes[attribute++] = to<double>(stack[i]);
+        break;
+      case Kind::kBool:
+        arguments->attributes[attribute++] = to<bool>(stack[i]) ? 1.0 : 0.0;
+        break;
+    }
+  }
 }
 
 const InferEntry* FindInfer(const std::string& name) {

@@ -9,6 +9,11 @@ namespace {
 struct Forward {
   using Args = MhcPostPreArgs;
   static constexpr char kName[] = "mhc_post_pre";
+  static constexpr char kSchema[] =
+      "mhc_post_pre(Tensor x, Tensor? h_res, Tensor h_out, Tensor h_post, Tensor phi, "
+      "Tensor alpha, Tensor bias, int num_iters, float hc_eps, float norm_eps, bool caches) -> "
+      "(Tensor y, Tensor h_in, Tensor next_h_post, Tensor next_h_res, Tensor h_pre, "
+      "Tensor hc_before_norm, Tensor inv_rms)";
   static constexpr Input<Args> kInputs[] = {{"x", &Args::x},         {"h_res", &Args::h_res},
                                             {"h_out", &Args::h_out}, {"h_post", &Args::h_post},
                                             {"phi", &Args::phi},     {"alpha", &Args::alpha},
@@ -16,46 +21,34 @@ struct Forward {
   static constexpr Output<Args> kOutputs[] = {&Args::y,          &Args::h_in,  &Args::next_h_post,
                                               &Args::next_h_res, &Args::h_pre, &Args::h_mix,
                                               &Args::inv_rms};
-  static constexpr std::size_t kAttributes = 4;
   static Status Infer(Args* args) { return InferMhcPostPre(args); }
   static void SetAttributes(Args* args, Attributes values) {
     args->options.num_iters = static_cast<std::int64_t>(values[0]);
     args->options.hc_eps = values[1];
     args->options.norm_eps = values[2];
   }
-  static void SetOptionalOutputs(Args* args, Attributes values) {
-    if (values[3] == 0) return;
+  static bool SetOptionalOutputs(Args* args, Attributes values) {
+    if (values[3] == 0) return false;
     const Dims& per_stream = args->next_h_post.sizes;  // [*, n]
     args->h_pre = TensorView(nullptr, args->next_h_post.dtype, per_stream);
     Dims per_token = per_stream;
     per_token[per_token.rank - 1] = 1;
     args->inv_rms = TensorView(nullptr, args->next_h_post.dtype, per_token);
+    return true;
   }
 };
 
 const bool registered = RegisterInfer<Forward>();
 
-Tensors<7> MhcPostPre(const Tensor& x, const std::optional<Tensor>& h_res, const Tensor& h_out,
-                      const Tensor& h_post, const Tensor& phi, const Tensor& alpha,
-                      const Tensor& bias, std::int64_t num_iters, double hc_eps, double norm_eps,
-                      bool caches) {
-  const double attributes[] = {static_cast<double>(num_iters), hc_eps, norm_eps,
-                               caches ? 1.0 : 0.0};
-  return AsTuple<7>(
-      RunCall<Forward>({&x, Optional(h_res), &h_out, &h_post, &phi, &alpha, &bias}, attributes));
-}
-
 }  // namespace
 }  // namespace anabranch::torch_face
 
 STABLE_TORCH_LIBRARY_FRAGMENT(anabranch, m) {
-  m.def(
-      "mhc_post_pre(Tensor x, Tensor? h_res, Tensor h_out, Tensor h_post, Tensor phi, "
-      "Tensor alpha, Tensor bias, int num_iters, float hc_eps, float norm_eps, bool caches) -> "
-      "(Tensor y, Tensor h_in, Tensor next_h_post, Tensor next_h_res, Tensor h_pre, "
-      "Tensor hc_before_norm, Tensor inv_rms)");
+  using namespace anabranch::torch_face;
+  Define<Forward>(m);
 }
 
 STABLE_TORCH_LIBRARY_IMPL(anabranch, CPU, m) {
-  m.impl("mhc_post_pre", TORCH_BOX(&anabranch::torch_face::MhcPostPre));
+  using namespace anabranch::torch_face;
+  Implement<Forward>(m);
 }

@@ -16,8 +16,7 @@ bool ParseTensor(PyObject* item, Operand* operand) {
   PyObject* dtype = nullptr;
   PyObject* sizes = nullptr;
   if (!PyArg_ParseTuple(item, "UO!", &dtype, &PyTuple_Type, &sizes)) return false;
-  Py_ssize_t length = 0;
-  const char* text = PyUnicode_AsUTF8AndSize(dtype, &length);
+  const char* text = PyUnicode_AsUTF8AndSize(dtype, nullptr);
   if (text == nullptr) return false;
   Dims dims;
   for (Py_ssize_t i = 0; i < PyTuple_Size(sizes); ++i) {
@@ -25,7 +24,7 @@ bool ParseTensor(PyObject* item, Operand* operand) {
     if (size == -1 && PyErr_Occurred() != nullptr) return false;
     dims.push_back(size);
   }
-  *operand = ToOperand(std::string(text, static_cast<std::size_t>(length)), dims);
+  *operand = ToOperand(text, dims);
   return true;
 }
 

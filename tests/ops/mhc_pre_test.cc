@@ -127,20 +127,22 @@ TEST(MhcPreTest, TokensDoNotDependOnTheirBatch) {
     const OperatorEntry& entry = *FindOperator(name);
     Random random(5);
     Case all;
-    all.seq = 37;
+    all.seq = 90;  // in tiles; the parts are split along K or along the rows of phi
     all.d = 1100;  // three blocks of K a stream, the last one ragged
     all.dtype = DType::kBFloat16;
     CaseTensors batch = Allocate(entry, all, Layout::kDense, random);
     FillInputs(entry, all, batch, random);
     ASSERT_TRUE(RunCase(entry, all, batch, Context()).ok());
-    for (std::int64_t count : {1, 2, 16, 17}) {
+    int threads = 1;
+    for (std::int64_t count : {1, 2, 3, 5, 8, 9, 15, 16, 17, 33, 64, 65}) {
       Case few = all;
       few.seq = count;
-      for (std::int64_t begin : {std::int64_t{0}, 37 - count}) {
+      threads = threads % 11 + 2;  // 3, 5, 7, 9, 11, 2, ...
+      for (std::int64_t begin : {std::int64_t{0}, 90 - count}) {
         CaseTensors part = Allocate(entry, few, Layout::kDense, random);
         const auto slice = [&](std::size_t k) {
           TensorView view = batch.buffers[k].view;
-          if (view.rank() < 2 || view.sizes[1] != 37) return view;  // a parameter
+          if (view.rank() < 2 || view.sizes[1] != 90) return view;  // a parameter
           view.data = static_cast<std::byte*>(view.data) +
                       begin * view.strides[1] * static_cast<std::int64_t>(DTypeSize(view.dtype));
           view.sizes[1] = count;
@@ -149,10 +151,10 @@ TEST(MhcPreTest, TokensDoNotDependOnTheirBatch) {
         for (std::size_t k = 0; k < part.specs.size(); ++k) {
           if (!part.specs[k].output) WriteAll(part.buffers[k].view, ReadAll(slice(k)));
         }
-        ASSERT_TRUE(RunCase(entry, few, part, Context()).ok());
+        ASSERT_TRUE(RunCase(entry, few, part, Context().set_threads(threads)).ok());
         for (std::size_t k = 0; k < part.specs.size(); ++k) {
           const TensorView& whole = batch.buffers[k].view;
-          const bool per_token = whole.rank() >= 2 && whole.sizes[1] == 37;
+          const bool per_token = whole.rank() >= 2 && whole.sizes[1] == 90;
           if (!part.specs[k].output || !per_token) continue;
           EXPECT_EQ(Bits(part.buffers[k].view), Bits(slice(k)))
               << name << " " << part.specs[k].name << ", " << count << " tokens from " << begin;

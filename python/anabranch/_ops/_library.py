@@ -16,6 +16,9 @@ from anabranch import _C
 Function = TypeVar("Function", bound=Callable[..., Any])
 Size = int | torch.SymInt
 _below_autograd = torch._C._AutoDispatchBelowAutograd
+_compiling = torch.compiler.is_compiling
+_inference = torch.is_inference_mode_enabled
+_grad_enabled = torch.is_grad_enabled
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 # Where a fake or meta tensor may claim to be; the kernels run on the CPU alone.
 _DEVICES = ("cpu", "meta")
@@ -139,11 +142,12 @@ def _tensor_fault(label: str, item: Any, optional: bool) -> Exception | None:
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Whether autograd will record a call with these arguments."""
-    if not torch.is_grad_enabled():
+    if not _grad_enabled():
         return False
-    # getattr: what is no tensor gets its error from the call itself.
-    if any(getattr(t, "requires_grad", False) for t in tensors):
-        return True
+    for t in tensors:
+        # getattr: what is no tensor gets its error from the call itself.
+        if getattr(t, "requires_grad", False):
+            return True
     # A tensor of an outer torch.func level does not say that it is differentiated there.
     return _functorch_level() is not None
 
@@ -283,7 +287,7 @@ def invoke(op: torch._ops.OpOverload, record: bool, *args: Any) -> Any:
 
     When it need not, no autograd kernel runs. Failures become ValueError with the library's text.
     """
-    if torch.compiler.is_compiling():
+    if _compiling():
         return op(*args)
     if _dtensor in sys.modules and not _sharding:
         _register_sharding()
@@ -296,6 +300,8 @@ def invoke(op: torch._ops.OpOverload, record: bool, *args: Any) -> Any:
         if record:
             derivative = _derivatives[op]
             return derivative.eager.apply(*derivative.flat(args))
+        if _inference():  # no autograd kernel is in the way; the guard costs as much as the checks
+            return op(*args)
         with _below_autograd():
             return op(*args)
     except RuntimeError as error:

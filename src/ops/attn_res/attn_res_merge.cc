@@ -45,7 +45,7 @@ class MergePlan : public TwoPhasePlan {
   ParamRow w_, gamma_;
 };
 
-class ForwardPlan final : public MergePlan {
+class ForwardPlan : public MergePlan {
  public:
   ForwardPlan(const AttnResMergeArgs& a, Target target, const Context& context)
       : MergePlan(a, target), h_(One(a.h), TensorView()) {
@@ -106,7 +106,7 @@ class ForwardPlan final : public MergePlan {
   std::size_t slot_bytes_ = 0;
 };
 
-class BackwardPlan final : public MergePlan {
+class BackwardPlan : public MergePlan {
  public:
   BackwardPlan(const AttnResMergeBackwardArgs& a, Target target, const Context& context)
       : MergePlan(a, target),
@@ -206,23 +206,23 @@ class BackwardPlan final : public MergePlan {
 };
 
 template <class Args>
-std::string Shapes(const Args& args) {
-  return Describe("v", args.v) + (args.enable_rmsnorm ? "norm" : "no norm");
+auto Shapes(const Args& args) {
+  return [v = args.v, norm = args.enable_rmsnorm] {
+    return Describe("v", v) + (norm ? "norm" : "no norm");
+  };
 }
 
 }  // namespace
 
 Status Prepare(const AttnResMergeArgs& args, Plan* plan, const Context& context) {
-  return PreparePlan<ForwardPlan>(
-      "attn_res_merge", args, args.v, true, &AttnResMergeReference, [&] { return Shapes(args); },
-      plan, context);
+  return PreparePlan<ForwardPlan>("attn_res_merge", args, args.v, true, &AttnResMergeReference,
+                                  Shapes(args), plan, context);
 }
 
 // Not done without tokens: the parameters' gradients are zeroed.
 Status Prepare(const AttnResMergeBackwardArgs& args, Plan* plan, const Context& context) {
-  return PreparePlan<BackwardPlan>(
-      "attn_res_merge_backward", args, args.v, false, &AttnResMergeBackwardReference,
-      [&] { return Shapes(args); }, plan, context);
+  return PreparePlan<BackwardPlan>("attn_res_merge_backward", args, args.v, false,
+                                   &AttnResMergeBackwardReference, Shapes(args), plan, context);
 }
 
 }  // namespace anabranch

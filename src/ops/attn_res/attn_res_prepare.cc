@@ -65,7 +65,7 @@ class PreparePlanBase : public TwoPhasePlan {
   std::vector<ParamRow> w_, gamma_;
 };
 
-class ForwardPlan final : public PreparePlanBase {
+class ForwardPlan : public PreparePlanBase {
  public:
   ForwardPlan(const AttnResPrepareArgs& a, Target target, const Context& context)
       : PreparePlanBase(a, a.o, a.m, a.l, target) {
@@ -174,7 +174,7 @@ class ForwardPlan final : public PreparePlanBase {
   std::size_t scores_bytes_ = 0, slot_bytes_ = 0;
 };
 
-class BackwardPlan final : public PreparePlanBase {
+class BackwardPlan : public PreparePlanBase {
  public:
   BackwardPlan(const AttnResPrepareBackwardArgs& a, Target target, const Context& context)
       : PreparePlanBase(a, a.grad_o, a.grad_m, a.grad_l, target),
@@ -391,25 +391,25 @@ class BackwardPlan final : public PreparePlanBase {
 };
 
 template <class Args>
-std::string Shapes(const Args& args) {
-  return "N=" + std::to_string(args.blocks.size()) + " " + Describe("queries", args.queries) +
-         (args.enable_rmsnorm ? "norm" : "no norm");
+auto Shapes(const Args& args) {
+  return [count = args.blocks.size(), queries = args.queries, norm = args.enable_rmsnorm] {
+    return "N=" + std::to_string(count) + " " + Describe("queries", queries) +
+           (norm ? "norm" : "no norm");
+  };
 }
 
 }  // namespace
 
 Status Prepare(const AttnResPrepareArgs& args, Plan* plan, const Context& context) {
-  return PreparePlan<ForwardPlan>(
-      "attn_res_prepare", args, args.o, true, &AttnResPrepareReference,
-      [&] { return Shapes(args); }, plan, context);
+  return PreparePlan<ForwardPlan>("attn_res_prepare", args, args.o, true, &AttnResPrepareReference,
+                                  Shapes(args), plan, context);
 }
 
 // Not done without tokens: the parameters' gradients are zeroed.
 Status Prepare(const AttnResPrepareBackwardArgs& args, Plan* plan, const Context& context) {
   const TensorView& main = args.blocks.empty() ? args.queries : args.blocks[0];
-  return PreparePlan<BackwardPlan>(
-      "attn_res_prepare_backward", args, main, false, &AttnResPrepareBackwardReference,
-      [&] { return Shapes(args); }, plan, context);
+  return PreparePlan<BackwardPlan>("attn_res_prepare_backward", args, main, false,
+                                   &AttnResPrepareBackwardReference, Shapes(args), plan, context);
 }
 
 }  // namespace anabranch

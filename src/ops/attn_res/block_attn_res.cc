@@ -83,7 +83,7 @@ class AttnPlan : public PlanImpl {
   std::size_t query_bytes_ = 0;
 };
 
-class ForwardPlan final : public AttnPlan {
+class ForwardPlan : public AttnPlan {
  public:
   ForwardPlan(const BlockAttnResArgs& a, Target target, const Context& context)
       : AttnPlan(a, target),
@@ -96,8 +96,8 @@ class ForwardPlan final : public AttnPlan {
     const auto largest = std::max<std::int64_t>(static_cast<std::int64_t>(4194304 / bytes), 1);
     const std::int64_t rounds = std::max(CeilDiv(CeilDiv(tokens_, largest), threads),
                                          std::min<std::int64_t>(tokens_ / (8 * threads), 8));
-    info.work_items = std::min(tokens_, rounds * threads);
-    info.tile = CeilDiv(tokens_, info.work_items);
+    info.tile = CeilDiv(tokens_, std::min(tokens_, rounds * threads));
+    info.work_items = CeilDiv(tokens_, info.tile);
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
     info.streaming = dense_ && row_bytes() * static_cast<double>(tokens_) >
                                    static_cast<double>(StreamingThreshold());
@@ -204,7 +204,7 @@ class ForwardPlan final : public AttnPlan {
   std::size_t carry_bytes_ = 0, slot_bytes_ = 0;
 };
 
-class BackwardPlan final : public AttnPlan {
+class BackwardPlan : public AttnPlan {
  public:
   BackwardPlan(const BlockAttnResBackwardArgs& a, Target target, const Context& context)
       : AttnPlan(a, target),
@@ -356,26 +356,28 @@ class BackwardPlan final : public AttnPlan {
 };
 
 template <class Args>
-std::string Shapes(const Args& args) {
-  return "L=" + std::to_string(args.blocks.size() + (args.partial_block.defined() ? 1 : 0)) + " " +
-         Describe("blocks[0]", args.blocks[0]) + (args.enable_rmsnorm ? "norm" : "no norm");
+auto Shapes(const Args& args) {
+  const std::size_t count = args.blocks.size() + (args.partial_block.defined() ? 1 : 0);
+  const TensorView first = args.blocks.empty() ? TensorView() : args.blocks[0];
+  return [count, first, norm = args.enable_rmsnorm] {
+    return "L=" + std::to_string(count) + " " + Describe("blocks[0]", first) +
+           (norm ? "norm" : "no norm");
+  };
 }
 
 }  // namespace
 
 Status Prepare(const BlockAttnResArgs& args, Plan* plan, const Context& context) {
   const TensorView main = args.blocks.empty() ? TensorView() : args.blocks[0];
-  return PreparePlan<ForwardPlan>(
-      "block_attn_res", args, main, true, &BlockAttnResReference, [&] { return Shapes(args); },
-      plan, context);
+  return PreparePlan<ForwardPlan>("block_attn_res", args, main, true, &BlockAttnResReference,
+                                  Shapes(args), plan, context);
 }
 
 // Not done without tokens: the parameters' gradients are zeroed.
 Status Prepare(const BlockAttnResBackwardArgs& args, Plan* plan, const Context& context) {
   const TensorView main = args.blocks.empty() ? TensorView() : args.blocks[0];
-  return PreparePlan<BackwardPlan>(
-      "block_attn_res_backward", args, main, false, &BlockAttnResBackwardReference,
-      [&] { return Shapes(args); }, plan, context);
+  return PreparePlan<BackwardPlan>("block_attn_res_backward", args, main, false,
+                                   &BlockAttnResBackwardReference, Shapes(args), plan, context);
 }
 
 }  // namespace anabranch

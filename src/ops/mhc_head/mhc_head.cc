@@ -52,7 +52,7 @@ PreBackwardTensors TensorsOf(const MhcHeadBackwardArgs& a) {
   return t;
 }
 
-class ForwardPlan final : public PlanImpl {
+class ForwardPlan : public PlanImpl {
  public:
   ForwardPlan(const MhcHeadArgs& a, Target target, const Context& context)
       : forward_(ShapeOf(a.x), TensorsOf(a), nullptr, target, context, &info) {}
@@ -64,7 +64,7 @@ class ForwardPlan final : public PlanImpl {
   PreForward forward_;
 };
 
-class BackwardPlan final : public PlanImpl {
+class BackwardPlan : public PlanImpl {
  public:
   BackwardPlan(const MhcHeadBackwardArgs& a, Target target, const Context& context)
       : backward_(ShapeOf(a.x), TensorsOf(a), nullptr, target, context, &info) {}
@@ -79,15 +79,15 @@ class BackwardPlan final : public PlanImpl {
 }  // namespace
 
 Status Prepare(const MhcHeadArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + (args.h_mix.defined() ? "caches" : "");
+  const auto shapes = [x = args.x, caches = args.h_mix.defined()] {
+    return Describe("x", x) + (caches ? "caches" : "");
   };
   return PreparePlan<ForwardPlan>("mhc_head", args, args.x, true, &MhcHeadReference, shapes, plan,
                                   context);
 }
 
 Status Prepare(const MhcHeadBackwardArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] { return Describe("x", args.x); };
+  const auto shapes = [x = args.x] { return Describe("x", x); };
   // No tokens still zero the parameter gradients: not an empty plan.
   return PreparePlan<BackwardPlan>("mhc_head_backward", args, args.x, false,
                                    &MhcHeadBackwardReference, shapes, plan, context);

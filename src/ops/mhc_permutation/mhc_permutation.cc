@@ -46,7 +46,7 @@ class PermutationPlan : public PlanImpl {
         count_(logits.sizes[leading_]),
         n_(StreamsOfPermutations(count_)),
         kernels_(GetPermutationKernels(target)) {
-    tile_ = 4 * kLanesPerCall;
+    tile_ = LaneTile(tokens_, kLanesPerCall, context.threads());
     info.work_items = CeilDiv(tokens_, tile_);
     // An exponential and n sums a logit take about as long as 4 times its memory traffic.
     info.threads = ThreadsForBytes(context, info.work_items,
@@ -74,7 +74,7 @@ class PermutationPlan : public PlanImpl {
   std::int64_t tile_ = 1;
 };
 
-class ForwardPlan final : public PermutationPlan {
+class ForwardPlan : public PermutationPlan {
  public:
   ForwardPlan(const MhcPermutationArgs& a, Target target, const Context& context)
       : PermutationPlan(a.logits, target, context),
@@ -93,7 +93,7 @@ class ForwardPlan final : public PermutationPlan {
   TokenRows logits_, h_res_;
 };
 
-class BackwardPlan final : public PermutationPlan {
+class BackwardPlan : public PermutationPlan {
  public:
   BackwardPlan(const MhcPermutationBackwardArgs& a, Target target, const Context& context)
       : PermutationPlan(a.logits, target, context),
@@ -117,13 +117,13 @@ class BackwardPlan final : public PermutationPlan {
 }  // namespace
 
 Status Prepare(const MhcPermutationArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] { return Describe("logits", args.logits); };
+  const auto shapes = [logits = args.logits] { return Describe("logits", logits); };
   return PreparePlan<ForwardPlan>("mhc_permutation", args, args.logits, true,
                                   &MhcPermutationReference, shapes, plan, context);
 }
 
 Status Prepare(const MhcPermutationBackwardArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] { return Describe("logits", args.logits); };
+  const auto shapes = [logits = args.logits] { return Describe("logits", logits); };
   return PreparePlan<BackwardPlan>("mhc_permutation_backward", args, args.logits, true,
                                    &MhcPermutationBackwardReference, shapes, plan, context);
 }

@@ -67,7 +67,7 @@ class MixPlan : public PlanImpl {
   std::int64_t tile_ = 1;
 };
 
-class ForwardPlan final : public MixPlan {
+class ForwardPlan : public MixPlan {
  public:
   ForwardPlan(const MhcPostArgs& a, Target target, const Context& context)
       : MixPlan(Shape(a.x), a.x, Shape(a.x).n + 1, Shape(a.x).n, target, context),
@@ -85,7 +85,7 @@ class ForwardPlan final : public MixPlan {
   TokenRows y_;
 };
 
-class BackwardPlan final : public MixPlan {
+class BackwardPlan : public MixPlan {
  public:
   BackwardPlan(const MhcPostBackwardArgs& a, Target target, const Context& context)
       : MixPlan(Shape(a.x), a.x, 2 * Shape(a.x).n + 1, Shape(a.x).n + 1, target, context),
@@ -174,16 +174,16 @@ class BackwardPlan final : public MixPlan {
 }  // namespace
 
 Status Prepare(const MhcPostArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + (args.h_res.defined() ? "mixed" : "h_res=absent");
+  const auto shapes = [x = args.x, mixed = args.h_res.defined()] {
+    return Describe("x", x) + (mixed ? "mixed" : "h_res=absent");
   };
   return PreparePlan<ForwardPlan>("mhc_post", args, args.x, true, &MhcPostReference, shapes, plan,
                                   context);
 }
 
 Status Prepare(const MhcPostBackwardArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + (args.h_res.defined() ? "mixed" : "h_res=absent");
+  const auto shapes = [x = args.x, mixed = args.h_res.defined()] {
+    return Describe("x", x) + (mixed ? "mixed" : "h_res=absent");
   };
   return PreparePlan<BackwardPlan>("mhc_post_backward", args, args.x, true,
                                    &MhcPostBackwardReference, shapes, plan, context);

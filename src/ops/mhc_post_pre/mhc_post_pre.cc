@@ -77,7 +77,7 @@ class PostSource final : public StreamSource {
   bool streaming_;
 };
 
-class FusedPlan final : public PlanImpl {
+class FusedPlan : public PlanImpl {
  public:
   FusedPlan(const MhcPostPreArgs& a, Target target, const Context& context)
       : source_(a, target),
@@ -100,9 +100,10 @@ class FusedPlan final : public PlanImpl {
 }  // namespace
 
 Status Prepare(const MhcPostPreArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + (args.h_res.defined() ? "mixed, " : "h_res=absent, ") +
-           std::to_string(args.options.num_iters) + " iterations";
+  const auto shapes = [x = args.x, mixed = args.h_res.defined(),
+                       iterations = args.options.num_iters] {
+    return Describe("x", x) + (mixed ? "mixed, " : "h_res=absent, ") + std::to_string(iterations) +
+           " iterations";
   };
   return PreparePlan<FusedPlan>("mhc_post_pre", args, args.x, true, &MhcPostPreReference, shapes,
                                 plan, context);

@@ -79,7 +79,7 @@ PreBackwardTensors BackwardTensors(const MhcPreBackwardArgs& a, const PreShape& 
   return t;
 }
 
-class ForwardPlan final : public PlanImpl {
+class ForwardPlan : public PlanImpl {
  public:
   ForwardPlan(const MhcPreArgs& a, Target target, const Context& context)
       : forward_(ShapeOf(a.x, a.residual), ForwardTensors(a, ShapeOf(a.x, a.residual)), nullptr,
@@ -92,7 +92,7 @@ class ForwardPlan final : public PlanImpl {
   PreForward forward_;
 };
 
-class BackwardPlan final : public PlanImpl {
+class BackwardPlan : public PlanImpl {
  public:
   BackwardPlan(const MhcPreBackwardArgs& a, Target target, const Context& context)
       : backward_(ShapeOf(a.x, a.residual), BackwardTensors(a, ShapeOf(a.x, a.residual)), nullptr,
@@ -113,18 +113,20 @@ const char* FormName(Residual residual) {
 }  // namespace
 
 Status Prepare(const MhcPreArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + FormName(args.residual) + Describe("gamma", args.gamma) +
-           (args.h_mix.defined() ? "caches" : "");
+  const auto shapes = [x = args.x, gamma = args.gamma, residual = args.residual,
+                       caches = args.h_mix.defined()] {
+    return Describe("x", x) + FormName(residual) + Describe("gamma", gamma) +
+           (caches ? "caches" : "");
   };
   return PreparePlan<ForwardPlan>("mhc_pre", args, args.x, true, &MhcPreReference, shapes, plan,
                                   context);
 }
 
 Status Prepare(const MhcPreBackwardArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + FormName(args.residual) + Describe("gamma", args.gamma) +
-           (args.grad_x_post.defined() ? "grad_x_post" : "");
+  const auto shapes = [x = args.x, gamma = args.gamma, residual = args.residual,
+                       added = args.grad_x_post.defined()] {
+    return Describe("x", x) + FormName(residual) + Describe("gamma", gamma) +
+           (added ? "grad_x_post" : "");
   };
   // No tokens still zero the parameter gradients: not an empty plan.
   return PreparePlan<BackwardPlan>("mhc_pre_backward", args, args.x, false,

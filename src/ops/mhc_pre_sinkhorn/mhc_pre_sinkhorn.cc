@@ -58,7 +58,7 @@ PreBackwardTensors TensorsOf(const MhcPreSinkhornBackwardArgs& a) {
   return t;
 }
 
-class ForwardPlan final : public PlanImpl {
+class ForwardPlan : public PlanImpl {
  public:
   ForwardPlan(const MhcPreSinkhornArgs& a, Target target, const Context& context)
       : stage_(PreSinkhornParams(a.options, PreSinkhornShape(a.x).n, a.options.num_iters),
@@ -73,7 +73,7 @@ class ForwardPlan final : public PlanImpl {
   PreForward forward_;
 };
 
-class BackwardPlan final : public PlanImpl {
+class BackwardPlan : public PlanImpl {
  public:
   BackwardPlan(const MhcPreSinkhornBackwardArgs& a, Target target, const Context& context)
       : stage_(PreSinkhornParams(a.options, PreSinkhornShape(a.x).n, IterationsOf(a)), TokenRows(),
@@ -91,20 +91,21 @@ class BackwardPlan final : public PlanImpl {
 }  // namespace
 
 Status Prepare(const MhcPreSinkhornArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + std::to_string(args.options.num_iters) + " iterations" +
-           (args.sum_out.defined() ? " with all caches"
-            : args.h_mix.defined() ? " with caches"
-                                   : "");
+  const char* caches = args.sum_out.defined() ? " with all caches"
+                       : args.h_mix.defined() ? " with caches"
+                                              : "";
+  const auto shapes = [x = args.x, iterations = args.options.num_iters, caches] {
+    return Describe("x", x) + std::to_string(iterations) + " iterations" + caches;
   };
   return PreparePlan<ForwardPlan>("mhc_pre_sinkhorn", args, args.x, true, &MhcPreSinkhornReference,
                                   shapes, plan, context);
 }
 
 Status Prepare(const MhcPreSinkhornBackwardArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] {
-    return Describe("x", args.x) + std::to_string(IterationsOf(args)) + " iterations" +
-           (args.sum_out.defined() ? " cached" : " recomputed");
+  const auto shapes = [x = args.x, iterations = IterationsOf(args),
+                       cached = args.sum_out.defined()] {
+    return Describe("x", x) + std::to_string(iterations) + " iterations" +
+           (cached ? " cached" : " recomputed");
   };
   // No tokens still zero the parameter gradients: not an empty plan.
   return PreparePlan<BackwardPlan>("mhc_pre_sinkhorn_backward", args, args.x, false,

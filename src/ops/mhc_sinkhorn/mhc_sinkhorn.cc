@@ -70,9 +70,9 @@ class SinkhornPlan : public PlanImpl {
         params_(ParamsOf(shape, options)),
         kernels_(GetSinkhornKernels(params_.n, target)),
         slot_bytes_(Scratch::Bytes(params_, iterates)) {
-    // An item of 64 tokens. A normalisation costs about as much time as moving a quarter of the
+    // A normalisation costs about as much time as moving a quarter of the
     // matrix through memory; thread hand-offs are weighed in bytes.
-    tile_ = 4 * kLanesPerCall;
+    tile_ = LaneTile(shape.tokens, kLanesPerCall, context.threads());
     info.work_items = CeilDiv(shape.tokens, tile_);
     const double matrix_bytes = static_cast<double>(shape.n * shape.n) * sizeof(float);
     const double steps = 2.0 * static_cast<double>(options.num_iters) * passes;
@@ -105,7 +105,7 @@ class SinkhornPlan : public PlanImpl {
   std::int64_t tile_ = 1;
 };
 
-class ForwardPlan final : public SinkhornPlan {
+class ForwardPlan : public SinkhornPlan {
  public:
   ForwardPlan(const MhcSinkhornArgs& a, Target target, const Context& context)
       : SinkhornPlan(SinkhornShape(a.logits, a.n), a.options, a.sum_out.defined(), 1, target,
@@ -146,7 +146,7 @@ class ForwardPlan final : public SinkhornPlan {
   float cache_eps_;
 };
 
-class BackwardPlan final : public SinkhornPlan {
+class BackwardPlan : public SinkhornPlan {
  public:
   BackwardPlan(const MhcSinkhornBackwardArgs& a, Target target, const Context& context)
       : SinkhornPlan(SinkhornShape(a.grad_h_res, a.n), a.options, true, 3, target, context),
@@ -198,13 +198,13 @@ class BackwardPlan final : public SinkhornPlan {
 }  // namespace
 
 Status Prepare(const MhcSinkhornArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] { return Describe("logits", args.logits); };
+  const auto shapes = [logits = args.logits] { return Describe("logits", logits); };
   return PreparePlan<ForwardPlan>("mhc_sinkhorn", args, args.logits, true, &MhcSinkhornReference,
                                   shapes, plan, context);
 }
 
 Status Prepare(const MhcSinkhornBackwardArgs& args, Plan* plan, const Context& context) {
-  const auto shapes = [&] { return Describe("grad_h_res", args.grad_h_res); };
+  const auto shapes = [grad = args.grad_h_res] { return Describe("grad_h_res", grad); };
   return PreparePlan<BackwardPlan>("mhc_sinkhorn_backward", args, args.grad_h_res, true,
                                    &MhcSinkhornBackwardReference, shapes, plan, context);
 }

@@ -1,0 +1,13 @@
+// ResolveTarget of anabranch/cpu.h with the reason as a literal: nothing is allocated.
+#ifndef ANABRANCH_SRC_SIMD_RESOLVE_H_
+#define ANABRANCH_SRC_SIMD_RESOLVE_H_
+
+#include "anabranch/cpu.h"
+
+namespace anabranch {
+
+Status ResolveTarget(Target wanted, Target* target, const char** why);
+
+}  // namespace anabranch
+
+#endif  // ANABRANCH_SRC_SIMD_RESOLVE_H_
