@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 
 #include "src/ops/attn_res/online.h"
 #include "src/tools/harness/harness.h"
@@ -23,7 +24,7 @@ constexpr std::int64_t kD = 4100;  // not a multiple of 32
 std::string Kernel(const BlockAttnResArgs& args) {
   Plan plan;
   EXPECT_TRUE(Prepare(args, &plan).ok());
-  return plan.info().kernel;
+  return std::string(plan.info().kernel);
 }
 
 TEST(BlockAttnOnlineTest, GroupsCoverAllSourcesInOrder) {
