@@ -1,6 +1,6 @@
 """What `import anabranch` costs beyond `import torch`: seconds, the least of several processes.
 
-    python bench/import_time.py [--processes 5]
+python bench/import_time.py [--processes 5]
 """
 
 from __future__ import annotations

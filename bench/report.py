@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,42 @@ def markdown(results: list[dict[str, Any]], machine: str, command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plots(results: list[dict[str, Any]], scaling: list[dict[str, Any]], folder: Path) -> list[Path]:
+def lines_text(lines: list[dict[str, Any]]) -> str:
+    """anabranch's time against tokens: the fitted line and how far the points are from it."""
+    if not lines:
+        return ""
+    text = [
+        "",
+        "| time against tokens | from .. to | us a token | at no tokens | farthest from the line |",
+        "|---|---|---|---|---|",
+    ]
+    for line in lines:
+        first, last = line["points"][0][0], line["points"][-1][0]
+        text.append(
+            f"| {line['title']} | {first} .. {last} | {line['slope'] * 1e6:.3g} "
+            f"| {_time(line['start'])} | {line['worst']:.0%} |"
+        )
+    return "\n".join(text) + "\n"
+
+
+def scaling_text(scaling: list[dict[str, Any]]) -> str:
+    """anabranch's time by threads, and how many times as fast as one."""
+    text = ["", "| threads | " + " | ".join(dict.fromkeys(s["title"] for s in scaling)) + " |"]
+    text.append("|---" * (text[-1].count("|") - 1) + "|")
+    one = {s["title"]: s["median"] for s in scaling if s["threads"] == 1}
+    for threads in dict.fromkeys(s["threads"] for s in scaling):
+        row = [s for s in scaling if s["threads"] == threads]
+        cells = [f"{_time(s['median'])} ({one[s['title']] / s['median']:.2f}x)" for s in row]
+        text.append(f"| {threads} | {' | '.join(cells)} |")
+    return "\n".join(text) + "\n"
+
+
+def plots(
+    results: list[dict[str, Any]],
+    scaling: list[dict[str, Any]],
+    lines: list[dict[str, Any]],
+    folder: Path,
+) -> list[Path]:
     """Ratio bars, time against tokens, scaling over threads. Returns the files."""
     import matplotlib
 
@@ -60,6 +96,7 @@ def plots(results: list[dict[str, Any]], scaling: list[dict[str, Any]], folder: 
     axes.barh(labels, ratios, color=colours)
     axes.set(xscale="log", xlabel="time, as a multiple of the anabranch functions")
     axes.axvline(1, color="black", linewidth=0.8)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     save(figure, "ratios.png")
 
@@ -88,6 +125,18 @@ def plots(results: list[dict[str, Any]], scaling: list[dict[str, Any]], folder: 
         slug = f"{op.replace(' ', '_')}_L{sources}_D{d}_{'both' if backward else 'forward'}"
         save(figure, f"tokens_{slug}.png")
 
+    if lines:
+        figure, axes = plt.subplots(figsize=(6, 4))
+        for line in lines:
+            tokens, seconds = zip(*line["points"], strict=True)
+            (drawn,) = axes.plot(tokens, seconds, "o", label=line["title"])
+            fitted = [line["start"] + line["slope"] * t for t in tokens]
+            axes.plot(tokens, fitted, color=drawn.get_color(), linewidth=0.8)
+        axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="seconds")
+        axes.set_title("anabranch, with fitted lines")
+        axes.legend(fontsize="small")
+        save(figure, "tokens.png")
+
     if scaling:
         figure, axes = plt.subplots(figsize=(6, 4))
         for name in dict.fromkeys(s["title"] for s in scaling):
@@ -102,22 +151,48 @@ def plots(results: list[dict[str, Any]], scaling: list[dict[str, Any]], folder: 
     return files
 
 
-def roofline(rows: list[dict[str, Any]], folder: Path) -> Path:
-    """Fractions of the roofs, from `anabranch bench --json`."""
+def roofline(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """Fractions of the roofs, and rates against work per byte, from `anabranch bench --json`."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 0.3 * len(rows) + 1))
-    labels = [
-        f"{r['op']} {r['pass']} T={r['T']} D={r['D']} ({r['roof']})" for r in rows
-    ]
+    labels = [f"{r['op']} {r['pass']} T={r['T']} D={r['D']} ({r['roof']})" for r in rows]
     axes.barh(labels, [r["fraction"] for r in rows])
     axes.set(xlim=(0, 1.05), xlabel="fraction of the roof measured in the same run")
     axes.axvline(1, color="black", linewidth=0.8)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
-    path = folder / "roofs.png"
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    bars = folder / "roofs.png"
+    figure.savefig(bars, dpi=120, bbox_inches="tight")
     plt.close(figure)
-    return path
+
+    figure, axes = plt.subplots(figsize=(8, 5.5))
+    large = [r for r in rows if r["T"] >= 256]
+    names = list(dict.fromkeys((r["op"], r["pass"]) for r in large))
+    colours = plt.get_cmap("tab10").colors
+    ops = list(dict.fromkeys(op for op, _ in names))
+    for op, way in names:
+        points = [r for r in large if (r["op"], r["pass"]) == (op, way)]
+        axes.plot(
+            [r["flops"] / r["bytes"] for r in points],
+            [r["flops"] / r["seconds_median"] / 1e9 for r in points],
+            "o" if way == "forward" else "s",
+            color=colours[ops.index(op) % len(colours)],
+            fillstyle="full" if way == "forward" else "none",
+            label=f"{op} {way}",
+        )
+    peak = statistics.median([r["roof_value"] for r in large if r["roof"] == "fma"]) / 1e9
+    stream = statistics.median([r["roof_value"] for r in large if r["roof"] != "fma"]) / 1e9
+    low = min(r["flops"] / r["bytes"] for r in large) / 2
+    high = max(r["flops"] / r["bytes"] for r in large) * 2
+    axes.plot([low, peak / stream, max(high, peak / stream)], [low * stream, peak, peak], "k")
+    axes.set(xscale="log", yscale="log", xlabel="flops a byte", ylabel="GF/s")
+    axes.set_title(f"roofs (medians): {peak:.0f} GF/s, {stream:.0f} GB/s; T >= 256")
+    axes.legend(fontsize="x-small", ncols=2)
+    picture = folder / "roofline.png"
+    figure.savefig(picture, dpi=120, bbox_inches="tight")
+    plt.close(figure)
+    return [bars, picture]

@@ -1,7 +1,7 @@
 """Compares anabranch with what a PyTorch user would take instead, in one process, side by side.
 
     python bench/suite.py --quick            # two minutes
-    python bench/suite.py --out out/bench    # all of it: an hour or so
+    python bench/suite.py --out out/bench    # all of it: about half an hour on two cores
 
 Writes results.json, table.md and plots into the output folder and prints the table.
 """
@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 from contenders import Work, contenders
-from measure import available_bytes, peak_bytes, side_by_side
-from report import markdown, plots, roofline
+from measure import available_bytes, fit_line, peak_bytes, side_by_side
+from report import lines_text, markdown, plots, roofline, scaling_text
 from tqdm import tqdm
 
 QUICK = [
@@ -99,11 +99,33 @@ def scaling(args: argparse.Namespace) -> list[dict[str, Any]]:
                 if threads > most:
                     continue
                 torch.set_num_threads(threads)
+                call()
                 times = side_by_side({"anabranch": call}, args.seconds / 4, args.rounds)
                 median = times["anabranch"].median
                 rows.append({"title": work.title, "threads": threads, "median": median})
     torch.set_num_threads(most)
     return rows
+
+
+def against_tokens(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """The operators from 512 tokens on, doubled, and the straight line through the times.
+
+    By the C++ program: PyTorch's allocator takes large outputs from the system anew for each call,
+    and from some size on the page faults would be most of what is measured.
+    """
+    path = folder / "tokens.json"
+    last = 4096 if args.quick else 65536
+    command = [args.program, "bench", "mhc_pre_sinkhorn", "mhc_post", "block_attn_res"]
+    command += ["--shape", f"T=512..{last},D=1024,n=4,L=9", "--repeat", "5", "--json", str(path)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    families: dict[str, list[tuple[int, float]]] = {}
+    for record in json.loads(path.read_text(encoding="utf-8")):
+        title = f"{record['op']} {record['pass']} D={record['D']}"
+        families.setdefault(title, []).append((record["T"], record["seconds_median"]))
+    return [
+        {"title": title, "points": points, **asdict(fit_line(points))}
+        for title, points in families.items()
+    ]
 
 
 def roofs(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
@@ -132,7 +154,7 @@ def main() -> int:
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--program", help="the program `anabranch`, for the roofs")
     args = parser.parse_args()
-    args.seconds = args.seconds or (3.0 if args.quick else 10.0)
+    args.seconds = args.seconds or (3.0 if args.quick else 4.0)
     works = [w for w in (QUICK if args.quick else full_works()) if (args.only or "") in w.title]
     if not works:
         parser.error(f"--only is {args.only!r}, expected part of a title such as T=2048 forward")
@@ -147,18 +169,26 @@ def main() -> int:
         # Written after every case: an interrupted run leaves what it has.
         write(args.out / "table.md", markdown(results, machine(), command))
         torch.compiler.reset()
+    print("threads ...", flush=True)
     threads = scaling(args)
+    lines = []
+    if args.program:
+        print("tokens ...", flush=True)
+        lines = against_tokens(args, args.out)
+    table = markdown(results, machine(), command) + lines_text(lines) + scaling_text(threads)
+    write(args.out / "table.md", table)
     data: dict[str, Any] = {
         "machine": machine(),
         "command": command,
         "seconds": time.time() - begin,
         "results": results,
         "scaling": threads,
+        "tokens": lines,
     }
-    files = plots(results, threads, args.out)
+    files = plots(results, threads, lines, args.out)
     if args.program:
         data["roofs"] = roofs(args, args.out)
-        files.append(roofline(data["roofs"], args.out))
+        files += roofline(data["roofs"], args.out)
     write(args.out / "results.json", json.dumps(data, indent=1) + "\n")
     print((args.out / "table.md").read_text(encoding="utf-8"))
     print("\n".join(f"plot: {path}" for path in files))

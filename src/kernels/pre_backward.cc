@@ -81,7 +81,8 @@ PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensor
       stream_(dense_ && WritesPastCaches(tensors.grad_x)),
       block_(BlockFor(shape.d, context.threads())),
       blocks_(CeilDiv(shape.d, block_)),
-      step_(StepFor(context.threads())) {
+      step_(StepFor(context.threads())),
+      one_step_(shape.tokens <= step_) {
   const auto k = static_cast<double>(shape.n * shape.d);
   const double x_bytes =
       k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
@@ -103,7 +104,10 @@ PreBackward::PreBackward(const PreShape& shape, const PreBackwardTensors& tensor
 
 PreBackward::Memory PreBackward::Cut(std::byte* workspace) const {
   const std::size_t rows = Size(shape_.rows());
-  const std::size_t units = Size(CeilDiv(shape_.d, 32)) * Size(shape_.n) * rows * 32;
+  // Parameters and gradients in units: of all of D, or, when one step takes all tokens, of the
+  // block that a task has in hand, which then stays in cache.
+  const std::int64_t elements = one_step_ ? 0 : shape_.d;
+  const std::size_t units = Size(CeilDiv(elements, 32)) * Size(shape_.n) * rows * 32;
   Cutter cut(workspace);
   Memory m{};
   m.alpha = cut.Floats(3);
@@ -131,6 +135,9 @@ PreBackward::Slot PreBackward::SlotAt(const Memory& memory, int slot) const {
   s.res = cut.Floats(kGradItem * Size(shape_.res));
   s.gates = cut.Floats(kGradItem * rows);
   s.dots = cut.Floats(Size(shape_.n) * 17);
+  const std::size_t units = one_step_ ? Size(block_) * Size(shape_.n) * rows : 0;
+  s.phi = cut.Floats(units);
+  s.grad_phi = cut.Floats(units);
   s.scratch = cut.Bytes(stage_ != nullptr ? stage_->scratch_bytes() : 0);
   s.staging = cut.Bytes(dense_ ? 0 : 4 * StagingBytes(shape_, x_.element));
   s.end = cut.Bytes(0);
@@ -139,9 +146,18 @@ PreBackward::Slot PreBackward::SlotAt(const Memory& memory, int slot) const {
 
 // --- grad_x and grad_phi
 
-GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memory) const {
+// Floats of the units before element `begin`, a multiple of 32.
+std::size_t PreBackward::UnitsBefore(std::int64_t begin) const {
+  return Size(begin) * Size(shape_.n) * Size(shape_.rows());
+}
+
+float* PreBackward::GradUnitsOf(std::int64_t begin, const Memory& memory, const Slot& slot) const {
+  return one_step_ ? slot.grad_phi : memory.grad_phi + UnitsBefore(begin);
+}
+
+GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memory,
+                                         const Slot& slot) const {
   GradParameters p{};
-  const std::size_t unit = Size(begin / 32) * Size(shape_.n) * Size(shape_.rows()) * 32;
   p.stride = t_.phi.strides[1];
   p.row_stride = t_.phi.strides[0];
   p.stream_stride = shape_.d * p.stride;
@@ -161,8 +177,8 @@ GradParameters PreBackward::ParametersOf(std::int64_t begin, const Memory& memor
   p.n = shape_.n;
   p.rows = shape_.rows();
   p.count = static_cast<int>(std::min<std::int64_t>(block_, shape_.d - begin));
-  p.phi_units = memory.phi + unit;
-  p.grad_units = memory.grad_phi + unit;
+  p.phi_units = one_step_ ? slot.phi : memory.phi + UnitsBefore(begin);
+  p.grad_units = GradUnitsOf(begin, memory, slot);
   return p;
 }
 
@@ -214,7 +230,7 @@ void PreBackward::RunStaged(GradUnits call, std::int64_t begin, std::int64_t tok
 // `index`: number of the tile's first token in the step. `more`: a whole tile follows.
 void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index, int count,
                               bool more, const Memory& memory, const Slot& slot) const {
-  const GradParameters p = ParametersOf(begin, memory);
+  const GradParameters p = ParametersOf(begin, memory, slot);
   const auto element = static_cast<std::int64_t>(x_.element);
   const void* x[kGradTile];
   const void* g[kGradTile];
@@ -247,7 +263,7 @@ void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index,
   call.rows = shape_.rows();
   call.count = p.count;
   call.phi = p.phi_units;
-  call.grad_phi = memory.grad_phi + (p.phi_units - memory.phi);
+  call.grad_phi = GradUnitsOf(begin, memory, slot);
   if (dense_) {
     kernels_.units.grad_units(call);
   } else {
@@ -259,11 +275,11 @@ void PreBackward::TileOfBlock(std::int64_t begin, std::int64_t token, int index,
 void PreBackward::BlockItem(std::int64_t block, std::int64_t token, int count, bool first,
                             bool last, const Memory& memory, const Slot& slot) const {
   const std::int64_t begin = block * block_;
-  const GradParameters p = ParametersOf(begin, memory);
+  const GradParameters p = ParametersOf(begin, memory, slot);
   if (first) {
     kernels_.pack_units(p);
     const std::size_t floats = Size(CeilDiv(p.count, 32)) * Size(p.n) * Size(p.rows) * 32;
-    std::fill_n(memory.grad_phi + (p.phi_units - memory.phi), floats, 0.0f);
+    std::fill_n(GradUnitsOf(begin, memory, slot), floats, 0.0f);
   }
   for (int index = 0; index < count; index += kGradTile) {
     const int tokens = std::min(kGradTile, count - index);

@@ -67,7 +67,9 @@ class PreBackward {
   void TileOfBlock(std::int64_t begin, std::int64_t token, int index, int count, bool more,
                    const Memory& memory, const Slot& slot) const;
   void RunStaged(GradUnits call, std::int64_t begin, std::int64_t token, const Slot& slot) const;
-  GradParameters ParametersOf(std::int64_t begin, const Memory& memory) const;
+  std::size_t UnitsBefore(std::int64_t begin) const;
+  float* GradUnitsOf(std::int64_t begin, const Memory& memory, const Slot& slot) const;
+  GradParameters ParametersOf(std::int64_t begin, const Memory& memory, const Slot& slot) const;
   void FinishSmall(const Memory& memory) const;
   void ZeroParameters() const;
 
@@ -83,6 +85,7 @@ class PreBackward {
   std::int64_t block_ = kGradBlock;  // elements of D, whole units of 32
   std::int64_t blocks_;
   std::int64_t step_;  // tokens
+  bool one_step_;      // takes all of them
   std::size_t slot_bytes_;
 };
 

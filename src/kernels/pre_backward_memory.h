@@ -18,7 +18,7 @@ struct PreBackward::Memory {
   float* by_token;   // [step][rows]
   float* rms;        // [step]
   float* h_pre;      // [step][n]
-  float* phi;        // units
+  float* phi;        // units, unless one step takes all tokens
   float* grad_phi;   // units
   std::byte* slots;
   std::byte* end;
@@ -30,6 +30,8 @@ struct PreBackward::Slot {
   float* res;    // [kGradItem][res]
   float* gates;  // [kGradItem][n + post]
   float* dots;   // [n * 16 + n]
+  float* phi;    // units of a block, if one step takes all tokens
+  float* grad_phi;
   std::byte* scratch;
   std::byte* staging;  // four blocks of a tile's streams, when rows are not dense
   std::byte* end;

@@ -15,8 +15,9 @@ namespace {
 // multiplies it, every block is packed by the task that uses it.
 constexpr std::int64_t kFewTokens = 16;
 
-// More tokens are split along K, too, while phi need not be packed and the sums of all blocks stay
-// in L2: T = 17, 32 and 64 at D = 4096 take 198, 329 and 668 us, in tiles 350, 501 and 803.
+// More tokens are few, too, while phi need not be packed and the sums of all blocks, where there
+// are any, stay in L2: T = 17, 32 and 64 at D = 4096 take 198, 329 and 668 us, in tiles 350, 501
+// and 803.
 constexpr std::int64_t kMoreTokens = 64;
 constexpr double kPartialBytes = 4 << 20;
 
@@ -89,18 +90,22 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   const auto k = static_cast<double>(shape.n * shape.d);
   const double x_bytes =
       k * static_cast<double>(DTypeSize(tensors.x.dtype)) * static_cast<double>(shape.tokens);
-  // A multiply-add on `rows` rows takes about as long as four bytes of memory traffic do.
-  const double work_bytes = 4 * x_bytes + 4 * k * static_cast<double>(rows);
+  // Eight multiply-adds on an element of x take about as long as reading it does.
+  const double work_bytes =
+      (1 + static_cast<double>(rows) / 8) * x_bytes + 4 * k * static_cast<double>(rows);
   const bool in_place = dense_ && tensors.phi.strides[1] == 1 && !tensors.gamma.defined();
   const double partial_bytes = static_cast<double>(all_blocks * shape.tokens) *
                                static_cast<double>(sums_floats_ * sizeof(float));
   few_tokens_ =
-      shape.tokens <= kFewTokens || (in_place && source == nullptr && shape.tokens <= kMoreTokens &&
-                                     partial_bytes <= kPartialBytes);
+      shape.tokens <= kFewTokens || (in_place && source == nullptr && shape.tokens <= kMoreTokens);
   if (few_tokens_) {
     if (in_place) project_few_ = GetProjectFew(tensors.x.dtype, target);
-    tile_ = static_cast<int>(std::max<std::int64_t>(shape.tokens, 1));
     info->work_items = CutFewTokens(ThreadsForBytes(context, std::int64_t{1} << 40, work_bytes));
+    const bool too_much = row_parts_ == 0 && partial_bytes > kPartialBytes;
+    few_tokens_ = shape.tokens <= kFewTokens || !too_much;
+  }
+  if (few_tokens_) {
+    tile_ = static_cast<int>(std::max<std::int64_t>(shape.tokens, 1));
   } else {
     const int widest_tile = source == nullptr ? kTile : kMadeTile;
     const int largest = rows <= 64 ? widest_tile : kProjectionTokens;

@@ -9,18 +9,22 @@
 
 namespace anabranch {
 
-// Decides how the products are cut for `threads` tasks; the number of items. Parts of the rows of
-// phi need no sums of their own and read phi as long runs; where they are too few, the blocks of K
-// are dealt out, each with its own sums, which are added in their order afterwards.
+// Decides how the products are cut for `threads` tasks; the number of items. Groups of tokens come
+// first, each of which is widened once; then parts of the rows of phi, which need no sums of their
+// own either and read phi as long runs. Where all of these are too few, the blocks of K are dealt
+// out, each with its own sums, which are added in their order afterwards.
 std::int64_t PreForward::CutFewTokens(int threads) {
-  constexpr int kFewestRows = 3;
   const std::int64_t all_blocks = blocks_ * shape_.n;
   const auto groups = static_cast<int>(CeilDiv(shape_.tokens, kProjectionTokens));
   row_parts_ = 0;
   if (project_few_ != nullptr) {
-    const int most = std::max(shape_.rows() / kFewestRows, 1);
-    const int rows = std::min(threads, most);
-    const int tokens = std::clamp(static_cast<int>(CeilDiv(threads, rows)), 1, std::max(groups, 1));
+    const int most = shape_.rows() < 6 ? (shape_.rows() + 1) / 2 : shape_.rows() / 3;
+    int tokens = std::clamp(threads, 1, std::max(groups, 1));
+    int rows = std::min(static_cast<int>(CeilDiv(threads, tokens)), most);
+    if (groups % tokens != 0) {  // some would have a group more: many small items instead
+      tokens = groups;
+      rows = std::min(threads, most);
+    }
     if (rows * tokens >= std::min<std::int64_t>(threads, all_blocks)) {
       row_parts_ = rows;
       token_parts_ = tokens;

@@ -10,7 +10,7 @@
 #include "anabranch/plan.h"
 #include "src/core/caught.h"
 #include "src/core/plan_impl.h"
-#include "src/simd/resolve.h"
+#include "src/core/resolve_target.h"
 
 namespace anabranch {
 

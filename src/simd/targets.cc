@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "anabranch/cpu.h"
+#include "src/core/resolve_target.h"
 #include "src/simd/dispatch.h"
-#include "src/simd/resolve.h"
 
 namespace anabranch {
 namespace {
