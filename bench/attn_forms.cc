@@ -1,6 +1,7 @@
-// block_attn_res against an online softmax over groups of sources: docs/performance.md has the
-// numbers. The operator scores a token's rows, which stay in cache, and passes them a second time;
-// the online form reads a group of rows, scores it, and adds it to a running FP32 sum at once.
+// block_attn_res against a plain online softmax over groups of sources: docs/performance.md has
+// the numbers. The operator scores a token's rows, which stay in cache, and passes them a second
+// time while it reads the next one; large tokens it takes in groups, in pairs as well. The plain
+// form reads a group of rows, scores it, and then adds it to a running FP32 sum.
 //
 //   attn_forms_bench [avx512|avx2|...]
 //

@@ -32,61 +32,6 @@ constexpr std::int64_t kChunk = 512;
 constexpr int kDotRows = kManyRegisters ? 4 : 2;
 constexpr int kGradRows = 4;
 
-// Elements of all rows that are scored before the next ones are: the rows then advance side by
-// side, each a stream that the hardware prefetcher follows from token to token. Row after row it
-// has to find every row anew: 9 GB/s instead of 20 on one core (Sapphire Rapids, L = 9, D = 7168).
-constexpr std::int64_t kDotChunk = 512;
-
-// Elements of R rows and of what they are multiplied with.
-template <int R, class T>
-struct DotOperands {
-  const T* rows[R];
-  const float* query;
-  const T* grad;
-  const T* ahead[R];
-};
-
-// Running sums of part p of R rows: group a and group b of the layout apart.
-template <int R, bool kSquares, bool kGrad, class T>
-struct DotSums {
-  VecF squares[kSquares ? R : 1][2];
-  VecF query[R][2];
-  VecF grad[kGrad ? R : 1][2];
-
-  template <class Visit>
-  HWY_INLINE void ForEach(float* carry, std::size_t p, const Visit& visit) {
-    for (int r = 0; r < R; ++r) {
-      for (int g = 0; g < 2; ++g) {
-        float* at = carry + r * kAttnCarry + g * 16 + static_cast<std::ptrdiff_t>(p * kLanes);
-        if constexpr (kSquares) visit(squares[r][g], at);
-        visit(query[r][g], at + 32);
-        if constexpr (kGrad) visit(grad[r][g], at + 64);
-      }
-    }
-  }
-
-  HWY_INLINE void Add(const DotOperands<R, T>& x, std::int64_t k, std::size_t p) {
-    const VecF qa = InRegister(hn::LoadU(TagF(), x.query + k + p * kLanes));
-    const VecF qb = InRegister(hn::LoadU(TagF(), x.query + k + 16 + p * kLanes));
-    VecF ga = qa, gb = qb;
-    if constexpr (kGrad) LoadPart(x.grad + k, p, ga, gb);
-    for (int r = 0; r < R; ++r) {
-      VecF a, b;
-      LoadPart(x.rows[r] + k, p, a, b);
-      query[r][0] = hn::MulAdd(qa, a, query[r][0]);
-      query[r][1] = hn::MulAdd(qb, b, query[r][1]);
-      if constexpr (kSquares) {
-        squares[r][0] = hn::MulAdd(a, a, squares[r][0]);
-        squares[r][1] = hn::MulAdd(b, b, squares[r][1]);
-      }
-      if constexpr (kGrad) {
-        grad[r][0] = hn::MulAdd(ga, a, grad[r][0]);
-        grad[r][1] = hn::MulAdd(gb, b, grad[r][1]);
-      }
-    }
-  }
-};
-
 // Adds `count` elements, a multiple of 32, of R rows to their running sums.
 template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
 HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count, float* carry) {
@@ -96,7 +41,9 @@ HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count,
     sums.ForEach(carry, p, [](VecF& v, const float* at) HWY_ATTR { v = hn::LoadU(TagF(), at); });
     for (std::int64_t k = 0; k < count; k += 32) {
       for (int r = 0; kAhead && p == 0 && r < R; ++r) PrefetchUnit(x.ahead[r] + k);
-      sums.Add(x, k, p);
+      const VecF qa = InRegister(hn::LoadU(TagF(), x.query + k + p * kLanes));
+      const VecF qb = InRegister(hn::LoadU(TagF(), x.query + k + 16 + p * kLanes));
+      sums.Add(x, k, p, qa, qb);
     }
     sums.ForEach(carry, p, [](VecF& v, float* at) HWY_ATTR { hn::StoreU(v, TagF(), at); });
   }
@@ -104,12 +51,12 @@ HWY_NOINLINE void DotTile(const DotOperands<R, T>& operands, std::int64_t count,
 
 // Elements [begin, begin + count) of R rows from row `first`.
 template <int R, bool kSquares, bool kGrad, bool kAhead, class T>
-HWY_INLINE void DotGroup(const AttnDots& call, int first, std::int64_t begin, std::int64_t count,
-                         float* carry) {
+HWY_INLINE void DotGroup(const AttnDots& call, const Ahead& ahead, int first, std::int64_t begin,
+                         std::int64_t count, float* carry) {
   DotOperands<R, T> x;
   for (int r = 0; r < R; ++r) x.rows[r] = static_cast<const T*>(call.rows[first + r]) + begin;
   for (int r = 0; kAhead && r < R; ++r) {
-    x.ahead[r] = static_cast<const T*>(call.ahead[first + r]) + begin;
+    x.ahead[r] = ahead.At<T>(call, first + r, begin);
   }
   x.query = call.query + begin;
   x.grad = kGrad ? static_cast<const T*>(call.grad) + begin : nullptr;
@@ -136,10 +83,11 @@ void DotRows(const AttnDots& call) {
     carry = local;
     std::fill_n(local, call.count * kAttnCarry, 0.0f);
   }
+  const Ahead ahead(call);
   for (std::int64_t begin = 0; begin < call.d; begin += kDotChunk) {
     const std::int64_t count = std::min(kDotChunk, call.d - begin);
     ForRowGroups<kDotRows>(call.count, [&](auto rows, int first) HWY_ATTR {
-      DotGroup<decltype(rows)::value, kSquares, kGrad, kAhead, T>(call, first, begin, count,
+      DotGroup<decltype(rows)::value, kSquares, kGrad, kAhead, T>(call, ahead, first, begin, count,
                                                                   carry + first * kAttnCarry);
     });
   }
@@ -266,14 +214,8 @@ HWY_NOINLINE void GradTile(const GradOperands<R, T>& operands, std::int64_t coun
         LoadPart(x.rows[r] + k, p, a, b);
         ua = hn::MulAdd(t[r], a, ua);
         ub = hn::MulAdd(t[r], b, ub);
-        VecF da = hn::Mul(t[r], qa);
-        VecF db = hn::Mul(t[r], qb);
-        if constexpr (kNorm) {
-          da = hn::NegMulAdd(c[r], a, da);
-          db = hn::NegMulAdd(c[r], b, db);
-        }
-        StorePartCleanNan(hn::MulAdd(alpha[r], ga, da), hn::MulAdd(alpha[r], gb, db), p,
-                          x.out[r] + k);
+        StorePartCleanNan(GradLane<kNorm>(alpha[r], t[r], c[r], ga, qa, a),
+                          GradLane<kNorm>(alpha[r], t[r], c[r], gb, qb, b), p, x.out[r] + k);
       }
       hn::StoreU(ua, TagF(), u);
       hn::StoreU(ub, TagF(), u + 16);

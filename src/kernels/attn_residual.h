@@ -42,7 +42,8 @@ struct AttnDots {
   float* carry;      // null; or [count][kAttnCarry], zero before a token's first piece (all pieces
                      // but the last a multiple of 32 elements)
   AttnRowSums* out;  // [count]; of the pieces so far; null: not wanted yet
-  const void* const* ahead = nullptr;  // null; or [count][d], fetched into the cache meanwhile
+  // Null: nothing is fetched ahead; or [count][d], the rows that are read after these.
+  const void* const* ahead = nullptr;
 };
 
 struct AttnSum {

@@ -193,7 +193,7 @@ HWY_INLINE void StorePart(VecF a, VecF b, std::size_t part, BFloat16* unit) {
 // Both roundings of a word at once, in 16-bit lanes: the upper halves plus the carry out of the
 // lower halves + 0x7fff + (upper half odd), which is the top bit of an average. Eight or nine
 // instructions a vector instead of ten or eleven one by one.
-HWY_INLINE void StoreWordsCleanNan(VecF a, VecF b, std::size_t part, BFloat16* unit) {
+HWY_INLINE hn::Vec<hn::Repartition<std::uint16_t, TagU>> WordsCleanNan(VecF a, VecF b) {
   const TagU du;
   const hn::Repartition<std::uint16_t, TagU> dh;
   const VecU ua = hn::BitCast(du, a);
@@ -203,7 +203,7 @@ HWY_INLINE void StoreWordsCleanNan(VecF a, VecF b, std::size_t part, BFloat16* u
   const auto odd = hn::And(upper, hn::Set(dh, std::uint16_t{1}));
   const auto half = hn::Or(odd, hn::Set(dh, std::uint16_t{0x7ffe}));
   const auto carry = hn::ShiftRight<15>(hn::AverageRound(lower, half));
-  hn::StoreU(hn::Add(upper, carry), dh, reinterpret_cast<std::uint16_t*>(unit) + part * 2 * kLanes);
+  return hn::Add(upper, carry);
 }
 
 // StorePart for results of arithmetic whose FP32 inputs have no NaN but the processor's own
@@ -211,10 +211,25 @@ HWY_INLINE void StoreWordsCleanNan(VecF a, VecF b, std::size_t part, BFloat16* u
 template <class T>
 HWY_INLINE void StorePartCleanNan(VecF a, VecF b, std::size_t part, T* unit) {
   if constexpr (std::is_same_v<T, BFloat16>) {
-    StoreWordsCleanNan(a, b, part, unit);
+    const hn::Repartition<std::uint16_t, TagU> dh;
+    hn::StoreU(WordsCleanNan(a, b), dh, reinterpret_cast<std::uint16_t*>(unit) + part * 2 * kLanes);
   } else {
     StorePart(a, b, part, unit);
   }
+}
+
+// Whether a unit of T is one vector of one 64-byte line: then it can go past the caches from the
+// registers, and rows may take turns, as no line is ever written in parts.
+template <class T>
+inline constexpr bool kUnitIsLine = std::is_same_v<T, BFloat16>&& kParts == 1;
+
+// StorePartCleanNan past the caches; `unit` is a multiple of 64 bytes. The caller issues
+// hwy::FlushStream() before others read.
+template <class T>
+HWY_INLINE void StreamUnitCleanNan(VecF a, VecF b, T* unit) {
+  static_assert(kUnitIsLine<T>);
+  const hn::Repartition<std::uint16_t, TagU> dh;
+  hn::Stream(WordsCleanNan(a, b), dh, reinterpret_cast<std::uint16_t*>(unit));
 }
 
 // Sum of 16 lanes in the fixed tree: l with l+8, then +4, +2, +1.

@@ -1,97 +1,27 @@
 // block_attn_res: plan and run. The arithmetic of a token is kernels/attn_residual.
 #include <algorithm>
-#include <cmath>
 
-#include "src/core/check.h"
-#include "src/core/half.h"
 #include "src/core/parallel.h"
-#include "src/core/plan_impl.h"
-#include "src/core/tokens.h"
-#include "src/kernels/attn_residual.h"
-#include "src/ops/attn_res/attn_res.h"
-#include "src/ops/attn_res/params.h"
+#include "src/kernels/attn_packed.h"
+#include "src/ops/attn_res/block_attn_plan.h"
+#include "src/ops/attn_res/online.h"
 #include "src/ops/attn_res/row_pipe.h"
-#include "src/ops/attn_res/sources.h"
 #include "src/ops/prepare.h"
 
 namespace anabranch {
 namespace {
 
-// A cache [*, L] or [*, L, 1].
-struct Cache {
-  Cache() = default;
-  Cache(const TensorView& view, int leading)
-      : rows(view, view.defined() ? view.rank() - leading : 0),
-        stride(view.defined() ? view.strides[leading] : 0) {}
-  bool defined() const { return rows.defined(); }
-  float& At(std::int64_t t, int l) const {
-    return reinterpret_cast<float*>(rows.Token(t))[l * stride];
-  }
-  TokenRows rows;
-  std::int64_t stride = 0;
-};
-
-// What both directions keep of their arguments.
-class AttnPlan : public PlanImpl {
- public:
-  template <class Args>
-  AttnPlan(const Args& a, Target target)
-      : dtype_(a.blocks[0].dtype),
-        leading_(a.blocks[0].rank() - 1),
-        tokens_(CountTokens(a.blocks[0].sizes, leading_)),
-        d_(a.blocks[0].sizes[leading_]),
-        kernels_(GetAttnResidualKernels(dtype_, target)),
-        sources_(a.blocks, a.partial_block),
-        w_(a.proj_weight),
-        gamma_(a.enable_rmsnorm ? a.rmsnorm_gamma : TensorView()),
-        rms_cache_(a.rms_cache, leading_),
-        alpha_cache_(a.alpha_cache, leading_),
-        scale_(static_cast<float>(a.scale)),
-        eps_(static_cast<float>(a.rmsnorm_eps)),
-        norm_(a.enable_rmsnorm) {
-    info.target = kernels_.target;
-    query_bytes_ = AlignUp(static_cast<std::size_t>(PackedLength(d_)) * sizeof(float));
-  }
-
- protected:
-  double row_bytes() const {
-    return static_cast<double>(d_) * static_cast<double>(DTypeSize(dtype_));
-  }
-  // Element k of a row of the activations' dtype.
-  void* Element(void* row, std::int64_t k) const {
-    return static_cast<std::byte*>(row) + k * static_cast<std::int64_t>(DTypeSize(dtype_));
-  }
-  const void* Element(const void* row, std::int64_t k) const {
-    return static_cast<const std::byte*>(row) + k * static_cast<std::int64_t>(DTypeSize(dtype_));
-  }
-  double token_bytes(int reads, int writes) const { return row_bytes() * (reads + writes); }
-
-  float Rms(float squares) const {
-    return norm_ ? std::sqrt(squares / static_cast<float>(d_) + eps_) : 1.0f;
-  }
-
-  DType dtype_;
-  int leading_;
-  std::int64_t tokens_;
-  std::int64_t d_;
-  AttnResidualKernels kernels_;
-  Sources sources_;
-  ParamRow w_, gamma_;
-  Cache rms_cache_, alpha_cache_;
-  float scale_, eps_;
-  bool norm_;
-  std::size_t query_bytes_ = 0;
-};
-
-class ForwardPlan : public AttnPlan {
+class ForwardPlan : public BlockAttnPlan {
  public:
   ForwardPlan(const BlockAttnResArgs& a, Target target, const Context& context)
-      : AttnPlan(a, target),
+      : BlockAttnPlan(a, target),
         h_(std::vector<TensorView>{a.h}, TensorView()),
-        dense_(sources_.dense() && h_.dense()) {
+        dense_(sources_.dense() && h_.dense()),
+        groups_(sources_.count(), d_ * static_cast<std::int64_t>(DTypeSize(dtype_))),
+        packed_(GetAttnPackedKernels(dtype_, target)),
+        floats_(GetAttnPackedKernels(DType::kFloat32, target)) {
     const double bytes = token_bytes(sources_.count(), 1);
-    // Items of nearly the same size, a multiple of the threads. Not too small: while one token is
-    // summed the next one is read, and the last one of an item has no next.
+    // Items of nearly the same size, a multiple of the threads.
     const std::int64_t threads = context.threads();
     const auto largest = std::max<std::int64_t>(static_cast<std::int64_t>(4194304 / bytes), 1);
     const std::int64_t rounds = std::max(CeilDiv(CeilDiv(tokens_, largest), threads),
@@ -99,11 +29,15 @@ class ForwardPlan : public AttnPlan {
     info.tile = CeilDiv(tokens_, std::min(tokens_, rounds * threads));
     info.work_items = CeilDiv(tokens_, info.tile);
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
-    info.streaming = dense_ && row_bytes() * static_cast<double>(tokens_) >
-                                   static_cast<double>(StreamingThreshold());
-    info.kernel = dense_ ? "two passes over a cached token" : "staged pieces";
+    info.streaming =
+        dense_ && !online() &&
+        row_bytes() * static_cast<double>(tokens_) > static_cast<double>(StreamingThreshold());
+    info.kernel =
+        online() ? "online softmax over groups of sources" : "two passes over a cached token";
+    if (!dense_) info.kernel = online() ? "online softmax, staged pieces" : "staged pieces";
     carry_bytes_ = AlignUp(static_cast<std::size_t>(sources_.count()) * kAttnCarry * 4);
-    slot_bytes_ = carry_bytes_;
+    sum_bytes_ = online() ? AlignUp(static_cast<std::size_t>(PackedLength(d_)) * sizeof(float)) : 0;
+    slot_bytes_ = carry_bytes_ + sum_bytes_;
     if (!dense_) slot_bytes_ += AlignUp(sources_.piece_bytes()) + AlignUp(h_.piece_bytes());
     info.workspace_bytes = query_bytes_ + slot_bytes_ * static_cast<std::size_t>(info.threads);
   }
@@ -111,14 +45,18 @@ class ForwardPlan : public AttnPlan {
   void Run(std::byte* workspace, const Context& context) const override {
     auto* query = reinterpret_cast<float*>(workspace);
     PackQuery(w_, gamma_, scale_, d_, dtype_, query);
-    ForEachItem(context, info.threads, info.work_items, [&](int slot, std::int64_t item) {
+    ForEachSlot(context, info.threads, info.work_items, [&](int slot, const auto& take) {
       std::byte* scratch = workspace + query_bytes_ + slot_bytes_ * static_cast<std::size_t>(slot);
-      const std::int64_t begin = Start(item);
-      const std::int64_t end = Start(item + 1);
-      if (dense_) {
-        RunDense(begin, end, query, reinterpret_cast<float*>(scratch));
+      const auto start = [this](std::int64_t item) { return Start(item); };
+      TokenStream stream(info.work_items, take, start);
+      if (!dense_) {
+        for (PipeToken t = stream.Next(); t.present(); t = stream.Next()) {
+          online() ? RunStagedOnline(t.index, query, scratch) : RunStaged(t.index, query, scratch);
+        }
+      } else if (online()) {
+        RunOnline(stream, query, scratch);
       } else {
-        for (std::int64_t t = begin; t < end; ++t) RunStaged(t, query, scratch);
+        RunDense(stream, query, reinterpret_cast<float*>(scratch));
       }
       if (info.streaming) kernels_.flush();
     });
@@ -131,14 +69,24 @@ class ForwardPlan : public AttnPlan {
     return item * size + std::min(item, tokens_ % info.work_items);
   }
 
-  // Scores to weights, and the caches.
+  bool online() const { return groups_.count > 0; }
+
+  // The score of source l.
+  float Score(std::int64_t t, int l, const AttnRowSums& sums) const {
+    const float rms = Rms(sums.squares);
+    if (rms_cache_.defined()) rms_cache_.At(t, l) = rms;
+    return sums.query / rms;
+  }
+
+  // Sums to weights, and the caches.
   void Weigh(std::int64_t t, const AttnRowSums* sums, float* alpha) const {
+    for (int l = 0; l < sources_.count(); ++l) alpha[l] = Score(t, l, sums[l]);
+    Softmax(t, alpha);
+  }
+
+  // Scores to weights, in place, and their cache.
+  void Softmax(std::int64_t t, float* alpha) const {
     const int count = sources_.count();
-    for (int l = 0; l < count; ++l) {
-      const float rms = Rms(sums[l].squares);
-      alpha[l] = sums[l].query / rms;
-      if (rms_cache_.defined()) rms_cache_.At(t, l) = rms;
-    }
     const float largest = *std::max_element(alpha, alpha + count);
     kernels_.exp_minus(alpha, largest, count, alpha);
     float sum = 0;
@@ -149,29 +97,184 @@ class ForwardPlan : public AttnPlan {
     }
   }
 
-  // Sums token t while it scores token t + 1.
-  void RunDense(std::int64_t begin, std::int64_t end, const float* query, float* carry) const {
+  // Sums one token while it scores the next one.
+  template <class Stream>
+  void RunDense(const Stream& stream, const float* query, float* carry) const {
     const int count = sources_.count();
-    RowPipe pipe(sources_, d_, begin, end);
     AttnRowSums sums[kMaxSources];
     float alpha[kMaxSources] = {};
-    for (std::int64_t t = begin - 1; t < end; ++t) {
+    for (RowPipe pipe(sources_, stream); !pipe.done(); pipe.Advance()) {
+      const bool sum = pipe.cached().present();
+      const bool score = pipe.read().present();
       void* out = nullptr;
-      if (t >= begin) h_.Rows(t, &out);
-      if (t + 1 < end) std::fill_n(carry, count * kAttnCarry, 0.0f);
-      for (std::int64_t k = 0; k < d_; k += kPipePiece) {
-        const std::int64_t length = std::min(kPipePiece, d_ - k);
-        if (t >= begin) {
-          kernels_.sum({pipe.Cached(k), alpha, count, length, Element(out, k), info.streaming});
+      if (sum) h_.Rows(pipe.cached().index, &out);
+      if (score) std::fill_n(carry, count * kAttnCarry, 0.0f);
+      ForEachPart(sum, score, [&](std::int64_t k, std::int64_t length, bool both) {
+        AttnSum cached;
+        if (sum) {
+          cached = {pipe.CachedRows(k), alpha, count, length, Element(out, k), info.streaming};
         }
-        if (t + 1 < end) {
-          kernels_.dots({pipe.Read(k), count, query + k, nullptr, norm_, length, carry,
-                         k + length == d_ ? sums : nullptr, pipe.Ahead(k)});
+        AttnDots read;
+        if (score) {
+          read = {pipe.ReadRows(k), count, query + k, nullptr,         norm_,
+                  length,           carry, nullptr,   pipe.NextRows(k)};
         }
+        if (both) return pipe_kernels_.dots_and_sum(read, cached);
+        if (sum) kernels_.sum(cached);
+        if (score) kernels_.dots(read);
+      });
+      if (score) {
+        kernels_.dots({nullptr, count, nullptr, nullptr, norm_, 0, carry, sums});
+        Weigh(pipe.read().index, sums, alpha);
       }
-      if (t + 1 < end) Weigh(t + 1, sums, alpha);
-      pipe.Advance();
     }
+  }
+
+  // One group of sources of a token.
+  struct Group {
+    const void* const* rows = nullptr;
+    int first = 0;
+    int count = 0;
+  };
+
+  Group GroupOf(const void* const* token_rows, int group) const {
+    const int first = groups_.First(group);
+    return {token_rows + first, first, groups_.Rows(group)};
+  }
+
+  // Elements [begin, begin + length) of rows first, ..., of a group. Valid until the next call.
+  const void* const* Part(const Group& group, int first, std::int64_t begin,
+                          const void** rows) const {
+    for (int l = first; l < group.count; ++l) rows[l - first] = Element(group.rows[l], begin);
+    return rows;
+  }
+
+  // Adds a group with the latest weights to `sum` while it scores the next one.
+  template <class Stream>
+  void RunOnline(const Stream& stream, const float* query, std::byte* scratch) const {
+    auto* carry = reinterpret_cast<float*>(scratch);
+    auto* sum = reinterpret_cast<float*>(scratch + carry_bytes_);
+    AttnRowSums sums[kMaxSources];
+    OnlineSoftmax softmax;
+    for (RowPipe pipe(sources_, stream); !pipe.done(); pipe.Advance()) {
+      const bool score = pipe.read().present();
+      for (int g = 0; g < (score ? groups_.count : 1); ++g) {
+        Group cached, read, next;
+        if (g > 0) cached = GroupOf(pipe.ReadRows(0), g - 1);
+        if (g == 0 && pipe.cached().present()) {
+          cached = GroupOf(pipe.CachedRows(0), groups_.count - 1);
+        }
+        if (score) {
+          read = GroupOf(pipe.ReadRows(0), g);
+          next = g + 1 < groups_.count ? GroupOf(pipe.ReadRows(0), g + 1)
+                                       : GroupOf(pipe.NextRows(0), 0);
+        }
+        AddAndScore(cached, softmax.weights, sum, read, next, query, carry, sums);
+        if (g == 0 && pipe.cached().present()) {
+          void* out = nullptr;
+          h_.Rows(pipe.cached().index, &out);
+          Mix(sum, softmax.total, 0, d_, out);
+          EndToken(pipe.cached().index, &softmax);
+        }
+        if (score) TakeGroup(pipe.read().index, read, sums, &softmax, sum);
+      }
+    }
+  }
+
+  // Either group may be empty. They are taken side by side as far as both have rows.
+  void AddAndScore(const Group& cached, const float* weights, float* sum, const Group& read,
+                   const Group& next, const float* query, float* carry, AttnRowSums* sums) const {
+    const void* part[kMaxSources];
+    const std::int64_t whole = d_ / 32 * 32;
+    const std::int64_t rest = d_ - whole;
+    const int both = whole > 0 ? std::min(cached.count, read.count) : 0;
+    const bool add = cached.first > 0;
+    std::fill_n(carry, read.count * kAttnCarry, 0.0f);
+    if (both > 0) {
+      // A smaller group comes after a larger one of the same token: there are rows before it.
+      const void* const* ahead = next.rows - std::max(both - next.count, 0);
+      pipe_kernels_.dots_and_sum_packed(
+          {read.rows, both, query, nullptr, norm_, whole, carry, nullptr, ahead},
+          {cached.rows, weights, both, whole, add, sum});
+    }
+    if (both < cached.count && whole > 0) {
+      packed_.sum_packed({Part(cached, both, 0, part), weights + both, cached.count - both, whole,
+                          add || both > 0, sum});
+    }
+    if (cached.count > 0 && rest > 0) {
+      packed_.sum_packed(
+          {Part(cached, 0, whole, part), weights, cached.count, rest, add, sum + whole});
+    }
+    if (both < read.count && whole > 0) {
+      kernels_.dots({Part(read, both, 0, part), read.count - both, query, nullptr, norm_, whole,
+                     carry + both * kAttnCarry, nullptr});
+    }
+    if (read.count > 0) {
+      kernels_.dots({Part(read, 0, whole, part), read.count, query + whole, nullptr, norm_, rest,
+                     carry, sums});
+    }
+  }
+
+  // The scores of a group that was read, and its weights.
+  void TakeGroup(std::int64_t t, const Group& group, const AttnRowSums* sums,
+                 OnlineSoftmax* softmax, float* sum) const {
+    for (int l = 0; l < group.count; ++l) {
+      softmax->scores[group.first + l] = Score(t, group.first + l, sums[l]);
+    }
+    const float factor = softmax->Take(kernels_, group.first, group.count);
+    if (group.first == 0 || factor == 1) return;
+    const void* self = sum;
+    floats_.sum_packed({&self, &factor, 1, PackedLength(d_), false, sum});
+  }
+
+  // h, elements [begin, begin + length).
+  void Mix(const float* sum, float total, std::int64_t begin, std::int64_t length,
+           void* out) const {
+    const float* vector = sum + begin;
+    const float weight = 1 / total;
+    packed_.mix({&vector, &weight, 1, nullptr, 0, length, out});
+  }
+
+  void EndToken(std::int64_t t, OnlineSoftmax* softmax) const {
+    if (alpha_cache_.defined()) Softmax(t, softmax->scores);
+    softmax->largest = -INFINITY;
+    softmax->total = 0;
+  }
+
+  void RunStagedOnline(std::int64_t t, const float* query, std::byte* scratch) const {
+    const void* rows[kMaxSources];
+    AttnRowSums sums[kMaxSources];
+    OnlineSoftmax softmax;
+    auto* carry = reinterpret_cast<float*>(scratch);
+    auto* sum = reinterpret_cast<float*>(scratch + carry_bytes_);
+    std::byte* pieces = scratch + carry_bytes_ + sum_bytes_;
+    std::byte* out_piece = pieces + AlignUp(sources_.piece_bytes());
+    for (int g = 0; g < groups_.count; ++g) {
+      const Group group = GroupOf(rows, g);
+      const auto for_each_piece = [&](const auto& run) {
+        for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
+          const std::int64_t length = std::min(kAttnPiece, d_ - begin);
+          sources_.Gather(t, begin, length, pieces, rows, group.first, group.count);
+          run(begin, length);
+        }
+      };
+      std::fill_n(carry, group.count * kAttnCarry, 0.0f);
+      for_each_piece([&](std::int64_t begin, std::int64_t length) {
+        kernels_.dots({rows, group.count, query + begin, nullptr, norm_, length, carry, sums});
+      });
+      TakeGroup(t, group, sums, &softmax, sum);
+      for_each_piece([&](std::int64_t begin, std::int64_t length) {
+        packed_.sum_packed({rows, softmax.weights, group.count, length, g > 0, sum + begin});
+      });
+    }
+    for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
+      const std::int64_t length = std::min(kAttnPiece, d_ - begin);
+      void* out = nullptr;
+      h_.Open(t, begin, out_piece, &out);
+      Mix(sum, softmax.total, begin, length, out);
+      h_.Scatter(t, begin, length, &out);
+    }
+    EndToken(t, &softmax);
   }
 
   void RunStaged(std::int64_t t, const float* query, std::byte* scratch) const {
@@ -180,7 +283,7 @@ class ForwardPlan : public AttnPlan {
     AttnRowSums sums[kMaxSources];
     float alpha[kMaxSources] = {};
     auto* carry = reinterpret_cast<float*>(scratch);
-    std::byte* pieces = scratch + carry_bytes_;
+    std::byte* pieces = scratch + carry_bytes_ + sum_bytes_;
     std::byte* out_piece = pieces + AlignUp(sources_.piece_bytes());
     std::fill_n(carry, count * kAttnCarry, 0.0f);
     for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
@@ -201,169 +304,10 @@ class ForwardPlan : public AttnPlan {
 
   Sources h_;
   bool dense_;
-  std::size_t carry_bytes_ = 0, slot_bytes_ = 0;
+  OnlineGroups groups_;
+  AttnPackedKernels packed_, floats_;
+  std::size_t carry_bytes_ = 0, sum_bytes_ = 0, slot_bytes_ = 0;
 };
-
-class BackwardPlan : public AttnPlan {
- public:
-  BackwardPlan(const BlockAttnResBackwardArgs& a, Target target, const Context& context)
-      : AttnPlan(a, target),
-        grad_h_(std::vector<TensorView>{a.grad_h}, TensorView()),
-        grads_(a.grad_blocks, a.grad_partial_block),
-        grad_w_(a.grad_proj_weight),
-        grad_gamma_(a.grad_rmsnorm_gamma),
-        chunks_(tokens_),
-        dense_(sources_.dense() && grad_h_.dense() && grads_.dense()) {
-    const int count = sources_.count();
-    const double bytes = token_bytes(count + 1, count) * static_cast<double>(tokens_);
-    info.work_items = chunks_.count;
-    info.threads = ThreadsForBytes(context, info.work_items, bytes);
-    info.tile = chunks_.size;
-    info.streaming = dense_ && row_bytes() * count * static_cast<double>(tokens_) >
-                                   static_cast<double>(StreamingThreshold());
-    info.kernel = dense_ ? "two passes over a cached token" : "staged pieces";
-    carry_bytes_ = AlignUp(static_cast<std::size_t>(count) * kAttnCarry * 4);
-    slot_bytes_ = carry_bytes_;
-    if (!dense_) {
-      slot_bytes_ += AlignUp(sources_.piece_bytes()) + AlignUp(grads_.piece_bytes()) +
-                     AlignUp(grad_h_.piece_bytes());
-    }
-    info.workspace_bytes = query_bytes_ * static_cast<std::size_t>(1 + chunks_.count) +
-                           slot_bytes_ * static_cast<std::size_t>(info.threads);
-  }
-
-  void Run(std::byte* workspace, const Context& context) const override {
-    auto* query = reinterpret_cast<float*>(workspace);
-    auto* sums = reinterpret_cast<float*>(workspace + query_bytes_);
-    const auto stride = static_cast<std::int64_t>(query_bytes_ / sizeof(float));
-    std::byte* slots = workspace + query_bytes_ * static_cast<std::size_t>(1 + chunks_.count);
-    PackQuery(w_, gamma_, scale_, d_, dtype_, query);
-    ForEachItem(context, info.threads, chunks_.count, [&](int slot, std::int64_t item) {
-      float* u = sums + item * stride;
-      std::byte* scratch = slots + slot_bytes_ * static_cast<std::size_t>(slot);
-      std::fill_n(u, stride, 0.0f);
-      const std::int64_t end = std::min(tokens_, (item + 1) * chunks_.size);
-      const std::int64_t begin = item * chunks_.size;
-      if (dense_) {
-        RunDense(begin, end, query, u, reinterpret_cast<float*>(scratch));
-      } else {
-        for (std::int64_t t = begin; t < end; ++t) RunStaged(t, query, u, scratch);
-      }
-      if (info.streaming) kernels_.flush();
-    });
-    SumChunks(sums, chunks_.count, stride, PackedLength(d_), context, info.threads);
-    StoreParamGrads({w_, gamma_, grad_w_, grad_gamma_, scale_, norm_}, tokens_ > 0 ? sums : nullptr,
-                    d_, dtype_);
-  }
-
- private:
-  // The three numbers a row that its gradient is made of.
-  struct Weights {
-    float alpha[kMaxSources];
-    float t[kMaxSources];
-    float c[kMaxSources];
-  };
-
-  bool want_squares() const { return norm_ && !rms_cache_.defined(); }
-
-  void Weigh(std::int64_t t, const AttnRowSums* sums, Weights* weights) const {
-    const int count = sources_.count();
-    float delta = 0;
-    for (int l = 0; l < count; ++l) {
-      weights->alpha[l] = CleanNan(alpha_cache_.At(t, l));
-      delta += weights->alpha[l] * sums[l].grad;
-    }
-    for (int l = 0; l < count; ++l) {
-      float rms = 1.0f;
-      if (norm_) rms = rms_cache_.defined() ? rms_cache_.At(t, l) : Rms(sums[l].squares);
-      const float score = sums[l].query / rms;
-      weights->t[l] = CleanNan(weights->alpha[l] * (sums[l].grad - delta) / rms);
-      weights->c[l] = CleanNan(weights->t[l] * (score / (static_cast<float>(d_) * rms)));
-    }
-  }
-
-  // Writes the gradient of token t while it scores token t + 1.
-  void RunDense(std::int64_t begin, std::int64_t end, const float* query, float* u,
-                float* carry) const {
-    const int count = sources_.count();
-    RowPipe pipe(sources_, d_, begin, end);
-    AttnRowSums sums[kMaxSources];
-    Weights weights;
-    for (std::int64_t t = begin - 1; t < end; ++t) {
-      if (t + 1 < end) std::fill_n(carry, count * kAttnCarry, 0.0f);
-      for (std::int64_t k = 0; k < d_; k += kPipePiece) {
-        const std::int64_t length = std::min(kPipePiece, d_ - k);
-        if (t >= begin) WriteGradient(t, k, length, pipe.Cached(k), query, weights, u);
-        if (t + 1 < end) {
-          const void* grad = nullptr;
-          grad_h_.Rows(t + 1, &grad);
-          kernels_.dots({pipe.Read(k), count, query + k, Element(grad, k), want_squares(), length,
-                         carry, k + length == d_ ? sums : nullptr, pipe.Ahead(k)});
-        }
-      }
-      if (t + 1 < end) Weigh(t + 1, sums, &weights);
-      pipe.Advance();
-    }
-  }
-
-  void WriteGradient(std::int64_t t, std::int64_t k, std::int64_t length, const void* const* rows,
-                     const float* query, const Weights& weights, float* u) const {
-    const int count = sources_.count();
-    void* out[kMaxSources];
-    const void* grad = nullptr;
-    grads_.Rows(t, out);
-    for (int l = 0; l < count; ++l) out[l] = Element(out[l], k);
-    grad_h_.Rows(t, &grad);
-    kernels_.grad_rows({rows, Element(grad, k), query + k, weights.alpha, weights.t,
-                        norm_ ? weights.c : nullptr, count, length, u + k, out, info.streaming});
-  }
-
-  void RunStaged(std::int64_t t, const float* query, float* u, std::byte* scratch) const {
-    const int count = sources_.count();
-    const void* rows[kMaxSources];
-    void* out[kMaxSources];
-    const void* grad = nullptr;
-    AttnRowSums sums[kMaxSources];
-    Weights weights;
-    auto* carry = reinterpret_cast<float*>(scratch);
-    std::byte* pieces = scratch + carry_bytes_;
-    std::byte* out_pieces = pieces + AlignUp(sources_.piece_bytes());
-    std::byte* grad_piece = out_pieces + AlignUp(grads_.piece_bytes());
-    std::fill_n(carry, count * kAttnCarry, 0.0f);
-    for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
-      const std::int64_t length = std::min(kAttnPiece, d_ - begin);
-      sources_.Gather(t, begin, length, pieces, rows);
-      grad_h_.Gather(t, begin, length, grad_piece, &grad);
-      kernels_.dots({rows, count, query + begin, grad, want_squares(), length, carry, sums});
-    }
-    Weigh(t, sums, &weights);
-    for (std::int64_t begin = 0; begin < d_; begin += kAttnPiece) {
-      const std::int64_t length = std::min(kAttnPiece, d_ - begin);
-      sources_.Gather(t, begin, length, pieces, rows);
-      grad_h_.Gather(t, begin, length, grad_piece, &grad);
-      grads_.Open(t, begin, out_pieces, out);
-      kernels_.grad_rows({rows, grad, query + begin, weights.alpha, weights.t,
-                          norm_ ? weights.c : nullptr, count, length, u + begin, out, false});
-      grads_.Scatter(t, begin, length, out);
-    }
-  }
-
-  Sources grad_h_, grads_;
-  ParamRow grad_w_, grad_gamma_;
-  TokenChunks chunks_;
-  bool dense_;
-  std::size_t carry_bytes_ = 0, slot_bytes_ = 0;
-};
-
-template <class Args>
-auto Shapes(const Args& args) {
-  const std::size_t count = args.blocks.size() + (args.partial_block.defined() ? 1 : 0);
-  const TensorView first = args.blocks.empty() ? TensorView() : args.blocks[0];
-  return [count, first, norm = args.enable_rmsnorm] {
-    return "L=" + std::to_string(count) + " " + Describe("blocks[0]", first) +
-           (norm ? "norm" : "no norm");
-  };
-}
 
 }  // namespace
 
@@ -371,13 +315,6 @@ Status Prepare(const BlockAttnResArgs& args, Plan* plan, const Context& context)
   const TensorView main = args.blocks.empty() ? TensorView() : args.blocks[0];
   return PreparePlan<ForwardPlan>("block_attn_res", args, main, true, &BlockAttnResReference,
                                   Shapes(args), plan, context);
-}
-
-// Not done without tokens: the parameters' gradients are zeroed.
-Status Prepare(const BlockAttnResBackwardArgs& args, Plan* plan, const Context& context) {
-  const TensorView main = args.blocks.empty() ? TensorView() : args.blocks[0];
-  return PreparePlan<BackwardPlan>("block_attn_res_backward", args, main, false,
-                                   &BlockAttnResBackwardReference, Shapes(args), plan, context);
 }
 
 }  // namespace anabranch

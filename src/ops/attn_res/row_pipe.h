@@ -1,74 +1,108 @@
-// Walks over the tokens of a tile so that while one token, in cache, is passed a second time, the
-// next one is read from memory, piece by piece in turn, and what comes after it is fetched ahead:
-// the memory is busy at an even pace, and never waited for.
+// Walks over the tokens of the work items that a thread takes so that while one token, in cache, is
+// passed a second time, the next one is read from memory, and what comes after it is fetched ahead:
+// the memory is busy at an even pace, over the end of an item as well.
 #ifndef ANABRANCH_SRC_OPS_ATTN_RES_ROW_PIPE_H_
 #define ANABRANCH_SRC_OPS_ATTN_RES_ROW_PIPE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "src/kernels/attn_residual.h"
 #include "src/ops/attn_res/sources.h"
 
 namespace anabranch {
 
-// Elements of a piece of all rows.
-inline constexpr std::int64_t kPipePiece = 512;
+// A token and the work item it belongs to.
+struct PipeToken {
+  std::int64_t index = -1;
+  std::int64_t item = -1;
+  bool present() const { return index >= 0; }
+};
 
-class RowPipe {
+// The tokens of one work item after the other. `take()` gives an item, `items` or more when there
+// is none left; item i has the tokens [start(i), start(i + 1)).
+template <class Take, class Start>
+class TokenStream {
  public:
-  // Rows that are dense along D. The first step reads token `begin` and has none in cache.
-  RowPipe(const Sources& sources, std::int64_t d, std::int64_t begin, std::int64_t end)
-      : sources_(sources), d_(d), end_(end), reading_(begin) {
-    Fill(reading_, read_);
-    Fill(reading_ + 1, next_);
-  }
+  TokenStream(std::int64_t items, const Take& take, const Start& start)
+      : items_(items), take_(take), start_(start) {}
 
-  void Advance() {
-    ++reading_;
-    std::swap(cached_, read_);
-    std::swap(read_, next_);
-    Fill(reading_ + 1, next_);
-  }
-
-  // Rows from element k of the token that is read, and of the one before it. Valid until the next
-  // call of the same function.
-  const void* const* Read(std::int64_t k) { return Shift(read_, k, read_piece_); }
-  const void* const* Cached(std::int64_t k) { return Shift(cached_, k, cached_piece_); }
-
-  // What to fetch while a piece at element k is read: the next piece, at a row's end the next
-  // token's first one; null if there is none.
-  const void* const* Ahead(std::int64_t k) {
-    if (k + kPipePiece < d_) return Shift(read_, std::min(k + kPipePiece, d_), ahead_piece_);
-    return reading_ + 1 < end_ ? next_ : nullptr;
+  PipeToken Next() {
+    while (token_ == end_) {
+      if (item_ >= items_) return {};
+      item_ = take_();
+      if (item_ >= items_) return {};
+      token_ = start_(item_);
+      end_ = start_(item_ + 1);
+    }
+    return {token_++, item_};
   }
 
  private:
-  void Fill(std::int64_t t, const void** rows) const {
-    if (t < end_) sources_.Rows(t, rows);
+  std::int64_t items_;
+  const Take& take_;
+  const Start& start_;
+  std::int64_t item_ = -1, token_ = 0, end_ = 0;
+};
+
+template <class Stream>
+class RowPipe {
+ public:
+  // Rows that are dense along D. The first step reads a token and has none in cache, the last one
+  // has one in cache and reads none.
+  RowPipe(const Sources& sources, Stream stream) : sources_(sources), stream_(stream) {
+    Fill(read_);
+    Fill(next_);
   }
 
-  const void* const* Shift(const void* const* rows, std::int64_t k, const void** piece) const {
+  bool done() const { return !read().present() && !cached().present(); }
+  PipeToken cached() const { return steps_[cached_].token; }
+  PipeToken read() const { return steps_[read_].token; }
+
+  void Advance() {
+    const int free = cached_;
+    cached_ = read_;
+    read_ = next_;
+    next_ = free;
+    Fill(next_);
+  }
+
+  // Rows from element k of the token in cache, of the one that is read and of the one after it
+  // (again those that are read if it is the last one). Valid until the next call of the same
+  // function or of Advance().
+  const void* const* CachedRows(std::int64_t k) { return Shift(steps_[cached_], k); }
+  const void* const* ReadRows(std::int64_t k) { return Shift(steps_[read_], k); }
+  const void* const* NextRows(std::int64_t k) {
+    Step& next = steps_[next_];
+    return next.token.present() ? Shift(next, k) : ReadRows(k);
+  }
+
+ private:
+  struct Step {
+    PipeToken token;
+    const void* rows[kMaxSources];
+    const void* shifted[kMaxSources];
+  };
+
+  void Fill(int step) {
+    Step& s = steps_[step];
+    s.token = stream_.Next();
+    if (s.token.present()) sources_.Rows(s.token.index, s.rows);
+  }
+
+  const void* const* Shift(Step& step, std::int64_t k) {
+    if (k == 0) return step.rows;
     const std::int64_t bytes = k * static_cast<std::int64_t>(sources_.element());
     for (int l = 0; l < sources_.count(); ++l) {
-      piece[l] = static_cast<const std::byte*>(rows[l]) + bytes;
+      step.shifted[l] = static_cast<const std::byte*>(step.rows[l]) + bytes;
     }
-    return piece;
+    return step.shifted;
   }
 
   const Sources& sources_;
-  std::int64_t d_;
-  std::int64_t end_;
-  std::int64_t reading_;
-  const void* rows_[3][kMaxSources] = {};
-  const void** cached_ = rows_[0];
-  const void** read_ = rows_[1];
-  const void** next_ = rows_[2];
-  const void* read_piece_[kMaxSources];
-  const void* cached_piece_[kMaxSources];
-  const void* ahead_piece_[kMaxSources];
+  Stream stream_;
+  Step steps_[3];
+  int cached_ = 0, read_ = 1, next_ = 2;  // of steps_
 };
 
 }  // namespace anabranch

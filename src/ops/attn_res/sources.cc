@@ -28,16 +28,17 @@ void Sources::Rows(std::int64_t t, void** rows) const {
 }
 
 void Sources::Gather(std::int64_t t, std::int64_t begin, std::int64_t count_elements,
-                     std::byte* scratch, const void** rows) const {
-  for (int l = 0; l < count(); ++l) {
+                     std::byte* scratch, const void** rows, int first, int number) const {
+  for (int i = 0; i < number; ++i) {
+    const int l = first + i;
     const TokenRows& from = rows_[static_cast<std::size_t>(l)];
     std::byte* address = Address(l, t, begin);
     if (from.stride1 != 1) {
-      std::byte* to = scratch + l * kAttnPiece * static_cast<std::int64_t>(from.element);
+      std::byte* to = scratch + i * kAttnPiece * static_cast<std::int64_t>(from.element);
       CopyStrided(to, 1, address, from.stride1, count_elements, from.element);
       address = to;
     }
-    rows[l] = address;
+    rows[i] = address;
   }
 }
 

@@ -33,9 +33,13 @@ class Sources {
   void Rows(std::int64_t t, void** rows) const;
 
   // rows[l] = `count` adjacent elements from `begin`: in place where the row is dense, else copied
-  // to `scratch`.
+  // to `scratch`. Of all sources, or of the `number` ones from `first`, rows[0] for `first`.
   void Gather(std::int64_t t, std::int64_t begin, std::int64_t count, std::byte* scratch,
-              const void** rows) const;
+              const void** rows) const {
+    Gather(t, begin, count, scratch, rows, 0, this->count());
+  }
+  void Gather(std::int64_t t, std::int64_t begin, std::int64_t count, std::byte* scratch,
+              const void** rows, int first, int number) const;
   // The way back for outputs: where a piece is to be written, and afterwards to its place.
   void Open(std::int64_t t, std::int64_t begin, std::byte* scratch, void** rows) const;
   void Scatter(std::int64_t t, std::int64_t begin, std::int64_t count, void* const* rows) const;
