@@ -1,9 +1,9 @@
 // The backward that mhc_pre, mhc_pre_sinkhorn and mhc_head share.
 //
-// Tokens are taken a few tiles at a time, a step: first what each token needs of its own (dot products,
-// gates, d_mix; items of kGradItem tokens), then grad_x and grad_phi, where the items are blocks of
-// D, so that grad_phi is summed over all tokens by whoever has the block, in one order, and kept
-// once. x is read from memory the first time and from cache the second.
+// Tokens are taken a few tiles at a time, a step: first what each token needs of its own (dot
+// products, gates, d_mix; items of kGradItem tokens), then grad_x and grad_phi, where the items are
+// blocks of D, so that grad_phi is summed over all tokens by whoever has the block, in one order,
+// and kept once. x is read from memory the first time and from cache the second.
 #ifndef ANABRANCH_SRC_KERNELS_PRE_BACKWARD_H_
 #define ANABRANCH_SRC_KERNELS_PRE_BACKWARD_H_
 
