@@ -59,6 +59,7 @@ inline constexpr int kAheadChunks = 12;
 class Ahead {
  public:
   explicit Ahead(const AttnDots& read) : d_(read.d), ahead_(read.ahead) {
+    if (ahead_ == nullptr || read.count == 0) return;  // nothing is fetched
     int row = kAheadChunks % read.count;
     std::int64_t shift = kAheadChunks / read.count * kDotChunk;
     for (int l = 0; l < read.count; ++l) {
