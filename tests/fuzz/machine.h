@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -28,8 +29,13 @@ struct Slot {
   bool may_block = false;  // a stream that may wait for what nobody does
 };
 
-// Memory that the stream of a slot may write to at any time.
-inline std::byte arena[kSlots][2 * kBytes];
+// Memory of asynchronous copies: for each a piece that no other stream writes meanwhile; more
+// pieces than one input has calls.
+inline std::byte arena[4096][2 * kBytes];
+inline std::byte* NextPiece() {
+  static std::size_t next = 0;
+  return arena[next++ % std::size(arena)];
+}
 inline float tensor_memory[64];
 
 inline std::atomic<int> ran{0};

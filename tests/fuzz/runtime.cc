@@ -146,12 +146,12 @@ int Machine::CallStreams(int which) {
       return aclrtLaunchHostFunc(slot_->handle, number_ % 4 == 1 ? Throw : Count, &ran);
     }
     case 13: {
-      std::byte* to = arena[slot_ - slots_];
+      std::byte* to = NextPiece();
       return aclrtMemcpyAsync(to, odd_ ? 1 : kBytes, to + kBytes / 2, number_, ACL_MEMCPY_DEFAULT,
                               First());
     }
     case 14:
-      return aclrtMemsetAsync(arena[slot_ - slots_], odd_ ? 1 : kBytes, number_, number_, First());
+      return aclrtMemsetAsync(NextPiece(), odd_ ? 1 : kBytes, number_, number_, First());
     case 15: {
       const auto self = static_cast<std::uint64_t>(pthread_self());
       return aclrtSubscribeReport(odd_ ? 5 : self, First());
