@@ -303,14 +303,7 @@ AttnResidualKernels Make() {
 }  // namespace
 
 AttnResidualKernels AttnResidualTable(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return Make<BFloat16>();
-    case DType::kFloat16:
-      return Make<Float16>();
-    default:
-      return Make<float>();
-  }
+  return ForActivation(dtype, [](auto type) { return Make<decltype(type)>(); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -56,6 +56,15 @@ int TileFor(std::int64_t tokens, int threads, int largest) {
 
 }  // namespace
 
+PreShape StreamShape(const TensorView& x) {
+  const int leading = x.rank() - 2;
+  PreShape s;
+  s.tokens = CountTokens(x.sizes, leading);
+  s.n = static_cast<int>(x.sizes[leading]);
+  s.d = x.sizes[leading + 1];
+  return s;
+}
+
 bool WritesPastCaches(const TensorView& output) {
   const auto element = static_cast<std::int64_t>(DTypeSize(output.dtype));
   const int rank = output.rank();

@@ -27,6 +27,9 @@ struct PreShape {
   int segment(int row) const { return row < n ? 0 : row < n + post ? 1 : 2; }
 };
 
+// Of streams [*, n, D] whose only rows are those of h_pre.
+PreShape StreamShape(const TensorView& x);
+
 // What may become of the residual logits before they leave: Sinkhorn.
 class ResidualStage {
  public:

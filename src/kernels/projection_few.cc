@@ -144,14 +144,7 @@ void Project(const ProjectFew& a) {
 }  // namespace
 
 ProjectFewFunction ProjectFewTable(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return &Project<BFloat16>;
-    case DType::kFloat16:
-      return &Project<Float16>;
-    default:
-      return &Project<float>;
-  }
+  return ForActivation(dtype, [](auto type) { return &Project<decltype(type)>; });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -295,14 +295,7 @@ GradUnitsKernels Make() {
 }  // namespace
 
 GradUnitsKernels GradUnitsTable(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return Make<BFloat16>();
-    case DType::kFloat16:
-      return Make<Float16>();
-    default:
-      return Make<float>();
-  }
+  return ForActivation(dtype, [](auto type) { return Make<decltype(type)>(); });
 }
 
 }  // namespace HWY_NAMESPACE

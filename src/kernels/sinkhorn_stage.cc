@@ -16,11 +16,7 @@ SinkhornParams PreSinkhornParams(const MhcOptions& options, int n, std::int64_t 
 }
 
 PreShape PreSinkhornShape(const TensorView& x) {
-  const int leading = x.rank() - 2;
-  PreShape s;
-  s.tokens = CountTokens(x.sizes, leading);
-  s.n = static_cast<int>(x.sizes[leading]);
-  s.d = x.sizes[leading + 1];
+  PreShape s = StreamShape(x);
   s.post = s.n;
   s.res = s.n * s.n;
   return s;

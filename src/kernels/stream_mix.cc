@@ -313,14 +313,7 @@ StreamMixKernels ForStreams(int n) {
 }  // namespace
 
 StreamMixKernels StreamMixTable(DType dtype, int n) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return ForStreams<BFloat16>(n);
-    case DType::kFloat16:
-      return ForStreams<Float16>(n);
-    default:
-      return ForStreams<float>(n);
-  }
+  return ForActivation(dtype, [n](auto type) { return ForStreams<decltype(type)>(n); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "anabranch/cpu.h"
+#include "anabranch/dtype.h"
 
 namespace anabranch {
 
@@ -44,6 +45,19 @@ inline std::size_t DispatchIndex(Target target) {
 
 #define ANABRANCH_DISPATCH(FUNCTION, TARGET) \
   (HWY_DISPATCH_TABLE(FUNCTION)[::anabranch::DispatchIndex(TARGET)])
+
+// make(T()) for the element type of activations (not float64).
+template <class Make>
+auto ForActivation(DType dtype, const Make& make) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return make(BFloat16());
+    case DType::kFloat16:
+      return make(Float16());
+    default:
+      return make(float());
+  }
+}
 
 }  // namespace anabranch
 

@@ -11,15 +11,6 @@
 namespace anabranch {
 namespace {
 
-PreShape ShapeOf(const TensorView& x) {
-  const int leading = x.rank() - 2;
-  PreShape s;
-  s.tokens = CountTokens(x.sizes, leading);
-  s.n = static_cast<int>(x.sizes[leading]);
-  s.d = x.sizes[leading + 1];
-  return s;
-}
-
 PreForwardTensors TensorsOf(const MhcHeadArgs& a) {
   PreForwardTensors t;
   t.x = a.x;
@@ -55,7 +46,7 @@ PreBackwardTensors TensorsOf(const MhcHeadBackwardArgs& a) {
 class ForwardPlan : public PlanImpl {
  public:
   ForwardPlan(const MhcHeadArgs& a, Target target, const Context& context)
-      : forward_(ShapeOf(a.x), TensorsOf(a), nullptr, target, context, &info) {}
+      : forward_(StreamShape(a.x), TensorsOf(a), nullptr, target, context, &info) {}
   void Run(std::byte* workspace, const Context& context) const override {
     forward_.Run(workspace, context);
   }
@@ -67,7 +58,7 @@ class ForwardPlan : public PlanImpl {
 class BackwardPlan : public PlanImpl {
  public:
   BackwardPlan(const MhcHeadBackwardArgs& a, Target target, const Context& context)
-      : backward_(ShapeOf(a.x), TensorsOf(a), nullptr, target, context, &info) {}
+      : backward_(StreamShape(a.x), TensorsOf(a), nullptr, target, context, &info) {}
   void Run(std::byte* workspace, const Context& context) const override {
     backward_.Run(workspace, context);
   }

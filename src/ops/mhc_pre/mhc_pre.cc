@@ -13,11 +13,7 @@ namespace anabranch {
 namespace {
 
 PreShape ShapeOf(const TensorView& x, Residual residual) {
-  const int leading = x.rank() - 2;
-  PreShape s;
-  s.tokens = CountTokens(x.sizes, leading);
-  s.n = static_cast<int>(x.sizes[leading]);
-  s.d = x.sizes[leading + 1];
+  PreShape s = StreamShape(x);
   s.post = s.n;
   s.res = static_cast<int>(ResidualSize(residual, s.n));
   return s;
