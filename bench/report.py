@@ -9,6 +9,10 @@ from typing import Any
 OURS = ("anabranch", "anabranch.nn")
 
 
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f} MiB"
+
+
 def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
 
@@ -26,7 +30,7 @@ def markdown(results: list[dict[str, Any]], machine: str, command: str) -> str:
         for row in result["contenders"]:
             lines.append(
                 f"| {title} | {row['name']} | {_time(row['median'])} | {row['spread']:.0%} "
-                f"| {row['ratio']:.2f} | {row['peak_bytes'] / 2**20:.0f} MiB |"
+                f"| {row['ratio']:.2f} | {_mib(row['peak_bytes'])} |"
             )
             title = ""
         for name, why in result["skipped"].items():

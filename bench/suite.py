@@ -1,9 +1,13 @@
 """Compares anabranch with what a PyTorch user would take instead, in one process, side by side.
 
     python bench/suite.py --quick            # two minutes
-    python bench/suite.py --out out/bench    # all of it: about half an hour on two cores
+    python bench/suite.py --out out/bench    # all of it: about an hour on two cores
 
 Writes results.json, table.md and plots into the output folder and prints the table.
+
+PyTorch takes every large output from the system anew, and its pages are faulted in during the call
+that writes it; with --keep-memory freed memory is kept (for all contenders), as it is in a process
+that runs with another allocator.
 """
 
 from __future__ import annotations
@@ -24,6 +28,13 @@ from contenders import Work, contenders
 from measure import Times, available_bytes, first_call, fit_line, side_by_side
 from report import lines_text, markdown, plots, roofline, scaling_text
 from tqdm import tqdm
+
+# What glibc reads when a process starts: nothing is mapped or given back by the call.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(2**40),
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
 
 QUICK = [
     *(Work("mhc sublayer", t, d, 0, b) for t, d in ((1, 4096), (512, 1024)) for b in (False, True)),
@@ -79,7 +90,8 @@ def measure(work: Work, args: argparse.Namespace) -> dict[str, Any]:
             "spread": t.spread,
             "runs": len(t.seconds),
             "ratio": t.median / ours,
-            "peak_bytes": first[name][0],
+            # Of kept memory nothing can be said: a first call finds what others left.
+            "peak_bytes": None if args.keep_memory else first[name][0],
         }
         for name, t in times.items()
     ]
@@ -148,7 +160,8 @@ def write(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
-def main() -> int:
+def arguments() -> tuple[argparse.Namespace, list[Work]]:
+    """The command line, and the cases that it selects."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few cases, about two minutes")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder of the results")
@@ -156,22 +169,32 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="time for the calls of a case")
     parser.add_argument("--rounds", type=int, default=5, help="fewest rounds of a case")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--keep-memory", action="store_true", help="no page faults for outputs")
     parser.add_argument("--program", help="the program `anabranch`, for the roofs")
     args = parser.parse_args()
     args.seconds = args.seconds or (3.0 if args.quick else 4.0)
     works = [w for w in (QUICK if args.quick else full_works()) if (args.only or "") in w.title]
     if not works:
         parser.error(f"--only is {args.only!r}, expected part of a title such as T=2048 forward")
+    return args, works
+
+
+def main() -> int:
+    args, works = arguments()
+    if args.keep_memory and not KEEP_MEMORY.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP_MEMORY)
     args.out.mkdir(parents=True, exist_ok=True)
     command = "python bench/suite.py " + " ".join(sys.argv[1:])
     results: list[dict[str, Any]] = []
     begin = time.time()
+    data: dict[str, Any] = {"machine": machine(), "command": command, "results": results}
     bar = tqdm(works, unit="case")
     for work in bar:
         bar.set_description(work.title)
         results.append(measure(work, args))
         # Written after every case: an interrupted run leaves what it has.
         write(args.out / "table.md", markdown(results, machine(), command))
+        write(args.out / "results.json", json.dumps(data, indent=1) + "\n")
         torch.compiler.reset()
     print("threads ...", flush=True)
     threads = scaling(args)
@@ -181,14 +204,7 @@ def main() -> int:
         lines = against_tokens(args, args.out)
     table = markdown(results, machine(), command) + lines_text(lines) + scaling_text(threads)
     write(args.out / "table.md", table)
-    data: dict[str, Any] = {
-        "machine": machine(),
-        "command": command,
-        "seconds": time.time() - begin,
-        "results": results,
-        "scaling": threads,
-        "tokens": lines,
-    }
+    data |= {"seconds": time.time() - begin, "scaling": threads, "tokens": lines}
     files = plots(results, threads, lines, args.out)
     if args.program:
         data["roofs"] = roofs(args, args.out)
