@@ -18,7 +18,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -170,6 +169,7 @@ def arguments() -> tuple[argparse.Namespace, list[Work]]:
     parser.add_argument("--rounds", type=int, default=5, help="fewest rounds of a case")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--keep-memory", action="store_true", help="no page faults for outputs")
+    parser.add_argument("--resume", action="store_true", help="keep the cases that --out has")
     parser.add_argument("--program", help="the program `anabranch`, for the roofs")
     args = parser.parse_args()
     args.seconds = args.seconds or (3.0 if args.quick else 4.0)
@@ -179,16 +179,37 @@ def arguments() -> tuple[argparse.Namespace, list[Work]]:
     return args, works
 
 
+def earlier(args: argparse.Namespace, works: list[Work]) -> list[dict[str, Any]]:
+    """What an interrupted run of the same cases left in the output folder."""
+    path = args.out / "results.json"
+    if not args.resume or not path.exists():
+        return []
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if (data["machine"], data["kept_memory"]) != (machine(), args.keep_memory):
+        raise SystemExit(
+            f"suite.py: {path} is of {data['machine']}, kept memory: {data['kept_memory']}; "
+            f"expected {machine()}, {args.keep_memory}. Choose another --out or leave --resume out"
+        )
+    wanted = [asdict(work) for work in works]
+    results: list[dict[str, Any]] = [r for r in data["results"] if r["work"] in wanted]
+    return results
+
+
 def main() -> int:
     args, works = arguments()
     if args.keep_memory and not KEEP_MEMORY.items() <= os.environ.items():
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP_MEMORY)
     args.out.mkdir(parents=True, exist_ok=True)
     command = "python bench/suite.py " + " ".join(sys.argv[1:])
-    results: list[dict[str, Any]] = []
-    begin = time.time()
-    data: dict[str, Any] = {"machine": machine(), "command": command, "results": results}
-    bar = tqdm(works, unit="case")
+    results = earlier(args, works)
+    data: dict[str, Any] = {
+        "machine": machine(),
+        "command": command,
+        "kept_memory": args.keep_memory,
+        "results": results,
+    }
+    done = [result["work"] for result in results]
+    bar = tqdm([work for work in works if asdict(work) not in done], unit="case")
     for work in bar:
         bar.set_description(work.title)
         results.append(measure(work, args))
@@ -204,7 +225,7 @@ def main() -> int:
         lines = against_tokens(args, args.out)
     table = markdown(results, machine(), command) + lines_text(lines) + scaling_text(threads)
     write(args.out / "table.md", table)
-    data |= {"seconds": time.time() - begin, "scaling": threads, "tokens": lines}
+    data |= {"scaling": threads, "tokens": lines}
     files = plots(results, threads, lines, args.out)
     if args.program:
         data["roofs"] = roofs(args, args.out)

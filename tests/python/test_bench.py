@@ -100,6 +100,28 @@ def test_a_run_leaves_results_table_and_plots(tmp_path: Path, extra: list[str]) 
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCH / "suite.py"), "--quick", "--no-compile", "--resume"]
+    command += ["--seconds", "0.05", "--rounds", "2", "--out", str(tmp_path)]
+    only = ["--only", "block_attn_res"]
+    subprocess.run([*command, *only], check=True, capture_output=True, timeout=600)
+    path = tmp_path / "results.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    kept = data["results"].pop(0)
+    kept["contenders"][1]["median"] = 17.0
+    data["results"] = [kept]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    subprocess.run([*command, *only], check=True, capture_output=True, timeout=600)
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    assert results[0] == kept
+    assert [r["work"]["backward"] for r in results] == [False, True]
+
+    path.write_text(json.dumps(data | {"machine": "another"}), encoding="utf-8")
+    run = subprocess.run([*command, *only], capture_output=True, text=True, timeout=600)
+    assert run.returncode == 1
+    assert "is of another" in run.stderr
+
+
 def test_a_title_that_nothing_has_is_refused() -> None:
     run = subprocess.run(
         [sys.executable, str(BENCH / "suite.py"), "--only", "nothing"],
