@@ -49,7 +49,7 @@ def full_works() -> list[Work]:
             for tokens in (1, 16, 512, 2048, 8192):
                 works.append(Work("mhc sublayer", tokens, d, 0, backward))
         for sources, d in ((2, 7168), (9, 7168), (66, 2048)):
-            for tokens in (1, 16, 512, 2048):
+            for tokens in (1, 16, 512, 2048, 8192):
                 works.append(Work("block_attn_res", tokens, d, sources, backward))
     return works
 

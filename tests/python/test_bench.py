@@ -96,7 +96,7 @@ def test_a_run_leaves_results_table_and_plots(tmp_path: Path, extra: list[str]) 
     table = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert "| eager |" in table
     assert ("| - |" in table) == bool(extra)
-    for name in ("ratios.png", "threads.png"):
+    for name in ("ratios_block_attn_res.png", "threads.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
