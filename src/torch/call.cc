@@ -1,8 +1,6 @@
 #include "src/torch/call.h"
 
-#include <sys/mman.h>
 #include <torch/csrc/stable/ops.h>
-#include <unistd.h>
 
 #include <array>
 #include <optional>
@@ -72,22 +70,6 @@ std::int32_t ToTorch(DType dtype) {
 std::vector<InferEntry>& InferEntries() {
   static std::vector<InferEntry> entries;
   return entries;
-}
-
-// What is this large often comes from the system anew, and its first use faults it in page by page:
-// at 4 KiB a page that takes longer than an operator. A hint, for this memory alone; a system that
-// has no huge pages to give, or may not give them, does as before.
-constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
-void AskForHugePages(void* data, std::size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
-  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(data) + bytes) / page * page;
-  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#else
-  (void)data;
-  (void)bytes;
-#endif
 }
 
 // Takes the list's tensors and frees it.
@@ -171,10 +153,7 @@ Handle Allocate(DType dtype, const Dims& sizes) {
   ANABRANCH_TORCH_CHECK(aoti_torch_empty_strided(sizes.rank, sizes.values, strides.values,
                                                  ToTorch(dtype), aoti_torch_device_type_cpu(), 0,
                                                  &handle));
-  Handle tensor(handle);
-  const std::size_t bytes = static_cast<std::size_t>(NumElements(sizes)) * DTypeSize(dtype);
-  if (bytes >= kLargeBytes) AskForHugePages(MutableData(tensor), bytes);
-  return tensor;
+  return Handle(handle);
 }
 
 Handle AllocateAbsent() { return Allocate(DType::kFloat32, {0}); }
