@@ -106,8 +106,7 @@ def _ratio_bars(family: list[dict[str, Any]]) -> Any:
         axes.set_title(f"{family[0]['work']['op']} {'forward + backward' if way else 'forward'}")
         axes.axvline(1, color="black", linewidth=0.8)
         axes.grid(axis="x", which="both", linewidth=0.3)
-        axes.margins(y=0.01)
-        axes.invert_yaxis()
+        axes.set_ylim(len(results) - 0.5, -0.5)
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(names), fontsize="small")
     return figure
@@ -206,7 +205,7 @@ def roofline(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
     figure.savefig(bars, dpi=120, bbox_inches="tight")
     plt.close(figure)
 
-    figure, axes = plt.subplots(figsize=(8, 5.5))
+    figure, axes = plt.subplots(figsize=(10, 5.5), layout="constrained")
     large = [r for r in rows if r["T"] >= 256]
     names = list(dict.fromkeys((r["op"], r["pass"]) for r in large))
     colours = plt.get_cmap("tab10").colors
@@ -228,7 +227,7 @@ def roofline(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
     axes.plot([low, peak / stream, max(high, peak / stream)], [low * stream, peak, peak], "k")
     axes.set(xscale="log", yscale="log", xlabel="flops a byte", ylabel="GF/s")
     axes.set_title(f"roofs (medians): {peak:.0f} GF/s, {stream:.0f} GB/s; T >= 256")
-    axes.legend(fontsize="x-small", ncols=2)
+    figure.legend(fontsize="x-small", loc="outside right upper")
     picture = folder / "roofline.png"
     figure.savefig(picture, dpi=120, bbox_inches="tight")
     plt.close(figure)
