@@ -38,18 +38,6 @@ void ForEachItem(const Context& context, int threads, std::int64_t items, const 
   });
 }
 
-// As ForEachItem, with body(slot, item, next): `next` is the slot's next item, `items` or more when
-// it has none. It is taken early, so the slots end a little less together.
-template <class Body>
-void ForEachItemAhead(const Context& context, int threads, std::int64_t items, const Body& body) {
-  ForEachSlot(context, threads, items, [&](int slot, const auto& take) {
-    for (std::int64_t item = take(), next = 0; item < items; item = next) {
-      next = take();
-      body(slot, item, next);
-    }
-  });
-}
-
 constexpr std::int64_t CeilDiv(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // As few threads as do `items` equal items in as many rounds as `threads` would: 520 items keep 58

@@ -45,13 +45,14 @@ PostForward::PostForward(const TensorView& x, const TensorView& h_res, const Ten
       h_post_(h_post, 1),
       dense_(x_.stride1 == 1 && h_out_.stride1 == 1) {}
 
-void PostForward::Run(std::int64_t token, const TokenRows& y, std::int64_t y_token,
-                      bool streaming) const {
+void PostForward::Run(std::int64_t token, const TokenRows& y, std::int64_t y_token, bool streaming,
+                      const TokenRows* also) const {
   const MixCoefficients c(h_post_, h_res_, token, n_);
   if (StreamsTo(y)) {
     kernels_.forward({x_.Token(token), x_.stride0, h_out_.Token(token), c.post, c.matrix(),
                       y.Token(y_token), y.stride0, n_, d_, streaming, Next(x_, token),
-                      Next(h_out_, token)});
+                      Next(h_out_, token), also != nullptr ? also->Token(token) : nullptr,
+                      also != nullptr ? also->stride0 : 0});
     return;
   }
   alignas(64) std::byte x[kMaxStreams * kPieceBytes];

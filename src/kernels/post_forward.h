@@ -42,15 +42,10 @@ class PostForward {
   // Whether y can be written with non-temporal stores.
   bool StreamsTo(const TokenRows& y) const { return dense_ && y.stride1 == 1; }
 
-  // y's token `y_token` = h_post h_out + h_res^T x of token `token`.
-  void Run(std::int64_t token, const TokenRows& y, std::int64_t y_token, bool streaming) const;
-
-  // Where x's element of a token's stream is, or null where rows are not dense.
-  const void* Origin(std::int64_t token, std::int64_t stream, std::int64_t element) const {
-    if (!dense_) return nullptr;
-    return x_.Token(token) +
-           (stream * x_.stride0 + element) * static_cast<std::int64_t>(x_.element);
-  }
+  // y's token `y_token` = h_post h_out + h_res^T x of token `token`. `also`: null, or where the
+  // same is written past the caches as its token `token`; for both StreamsTo must hold then.
+  void Run(std::int64_t token, const TokenRows& y, std::int64_t y_token, bool streaming,
+           const TokenRows* also = nullptr) const;
 
   const StreamMixKernels& kernels() const { return kernels_; }
 

@@ -25,9 +25,6 @@ constexpr double kPartialBytes = 4 << 20;
 // enough that its part of x is still in cache for h_in.
 constexpr int kTile = 32;
 
-// A tile of made streams shares L2 with what the next one is made of.
-constexpr int kMadeTile = 16;
-
 // Consecutive blocks of a group of tokens before the next group: its sums stay in L1 meanwhile,
 // and this much of phi in L2.
 constexpr std::int64_t kBlocksAtOnce = 4;
@@ -105,8 +102,7 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   const bool in_place = dense_ && tensors.phi.strides[1] == 1 && !tensors.gamma.defined();
   const double partial_bytes = static_cast<double>(all_blocks * shape.tokens) *
                                static_cast<double>(sums_floats_ * sizeof(float));
-  few_tokens_ =
-      shape.tokens <= kFewTokens || (in_place && source == nullptr && shape.tokens <= kMoreTokens);
+  few_tokens_ = shape.tokens <= kFewTokens || (in_place && shape.tokens <= kMoreTokens);
   if (few_tokens_) {
     if (in_place) project_few_ = GetProjectFew(tensors.x.dtype, target);
     info->work_items = CutFewTokens(ThreadsForBytes(context, std::int64_t{1} << 40, work_bytes));
@@ -116,8 +112,7 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   if (few_tokens_) {
     tile_ = static_cast<int>(std::max<std::int64_t>(shape.tokens, 1));
   } else {
-    const int widest_tile = source == nullptr ? kTile : kMadeTile;
-    const int largest = rows <= 64 ? widest_tile : kProjectionTokens;
+    const int largest = rows <= 64 ? kTile : kProjectionTokens;
     tile_ = TileFor(shape.tokens, context.threads(), largest);
     info->work_items = CeilDiv(shape.tokens, tile_);
   }
@@ -131,7 +126,7 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   info->streaming = stream_;
 
   const auto tile = static_cast<std::size_t>(tile_);
-  if (source != nullptr) {
+  if (source != nullptr && source->InPlace() == nullptr) {
     streams_bytes_ =
         AlignUp(tile * static_cast<std::size_t>(shape.n * shape.d) * DTypeSize(tensors.x.dtype));
   }
@@ -177,15 +172,6 @@ void PreForward::PackBlock(std::int64_t block, float* out) const {
   kernels_.pack(pack);
 }
 
-// What the tile after this one needs in place of a token's block. Made streams are in cache: what
-// is worth asking for during the multiplications is what the next ones are made of.
-const void* PreForward::Ahead(const Streams& x, std::int64_t token, std::int64_t block) const {
-  if (x.ahead < 0) return x.Token(token);
-  const std::int64_t later = std::min(x.ahead + token - x.first, shape_.tokens - 1);
-  const void* origin = source_->Origin(later, block / blocks_, BlockBegin(block));
-  return origin != nullptr ? origin : x.Token(token);
-}
-
 // One block of up to kProjectionTokens tokens; next_*: what will be asked for after it.
 void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
                               std::int64_t next_token, std::int64_t next_block, const float* phi,
@@ -202,8 +188,7 @@ void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, s
   for (int m = 0; m < count; ++m) {
     pointers[m] = x.Token(token + m) + here;
     if (dense_) {
-      next[m] = source_ != nullptr ? Ahead(x, token + m, block)
-                                   : x.Token(std::min(next_token + m, shape_.tokens - 1)) + there;
+      next[m] = x.Token(std::min(next_token + m, x.end - 1)) + there;
     } else {
       std::byte* to = staged + m * kProjectionBlock * element;
       CopyStrided(to, 1, pointers[m], x.rows.stride1, BlockCount(block), x.rows.element);
@@ -345,28 +330,21 @@ void PreForward::RunTiles(std::byte* workspace, const Context& context) const {
     PackBlock(block, phi + static_cast<std::size_t>(block) * packed_floats_);
   });
   const std::int64_t items = CeilDiv(shape_.tokens, tile_);
-  const auto tile = [&](int slot_index, std::int64_t item, std::int64_t next) {
+  ForEachItem(context, threads_, items, [&](int slot_index, std::int64_t item) {
     const Slot slot = SlotAt(slots, slot_index);
     const std::int64_t token = item * tile_;
     const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
     std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
     TokenRows made;
-    if (source_ != nullptr) {
-      made = MadeStreams(slot.streams, count);
-      source_->Make(token, count, made);
-    }
-    const Streams x = source_ != nullptr ? Streams{made, token, next < items ? next * tile_ : -1}
-                                         : Streams{x_, 0, -1};
+    const TokenRows* rows = source_ != nullptr ? source_->InPlace() : &x_;
+    if (rows == nullptr) made = MadeStreams(slot.streams, count);
+    if (source_ != nullptr) source_->Make(token, count, made);
+    // Of streams in place only what this tile has made may be looked at.
+    const std::int64_t end = source_ != nullptr ? token + count : shape_.tokens;
+    const Streams x = rows != nullptr ? Streams{*rows, 0, end} : Streams{made, token, end};
     ProjectTile(x, token, count, phi, slot.sums);
     FinishTile(x, token, count, slot.sums, slot, parameters);
-    if (source_ != nullptr) source_->Keep(token, count, made);
-  };
-  if (source_ != nullptr) {
-    ForEachItemAhead(context, threads_, items, tile);
-  } else {
-    ForEachItem(context, threads_, items,
-                [&](int slot, std::int64_t item) { tile(slot, item, items); });
-  }
+  });
 }
 
 void PreForward::Run(std::byte* workspace, const Context& context) const {

@@ -46,13 +46,11 @@ class ResidualStage {
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
-  // Streams of tokens token .. token + count - 1 into the first `count` tokens of `tile`.
+  // Where all streams are made, dense along D; null: each tile where Make is told.
+  virtual const TokenRows* InPlace() const = 0;
+  // Streams of tokens token .. token + count - 1, as the first `count` tokens of `tile` unless they
+  // are made in place.
   virtual void Make(std::int64_t token, int count, const TokenRows& tile) const = 0;
-  // Where Make will read a token's stream from `element` on, for prefetching; null: not worth it.
-  virtual const void* Origin(std::int64_t token, std::int64_t stream,
-                             std::int64_t element) const = 0;
-  // Called when the tile is no longer needed, by the thread that made it.
-  virtual void Keep(std::int64_t token, int count, const TokenRows& tile) const = 0;
 };
 
 struct PreForwardTensors {
@@ -92,14 +90,13 @@ class PreForward {
   struct Streams {
     const TokenRows& rows;
     std::int64_t first;
-    std::int64_t ahead;  // first token of the tile that this thread makes next, or -1
+    std::int64_t end;  // of the tokens that are there
     std::byte* Token(std::int64_t token) const { return rows.Token(token - first); }
   };
   void PackBlock(std::int64_t block, float* out) const;
   void ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
                     std::int64_t next_token, std::int64_t next_block, const float* phi,
                     float* sums) const;
-  const void* Ahead(const Streams& x, std::int64_t token, std::int64_t block) const;
   void ProjectTile(const Streams& x, std::int64_t token, int count, const float* phi,
                    float* sums) const;
   void FinishTile(const Streams& x, std::int64_t token, int count, const float* sums,

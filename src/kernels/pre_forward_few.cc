@@ -98,16 +98,18 @@ void PreForward::RunFewTokens(std::byte* workspace, const Context& context) cons
   const int count = static_cast<int>(shape_.tokens);
   std::byte* slots = workspace + parameters_bytes_ + AlignUp(phi_bytes_);
   TokenRows made;
+  const TokenRows* rows = source_ != nullptr ? source_->InPlace() : &x_;
   if (source_ != nullptr) {
-    made = MadeStreams(slots + static_cast<std::size_t>(threads_) * slot_bytes_, count);
+    if (rows == nullptr) {
+      made = MadeStreams(slots + static_cast<std::size_t>(threads_) * slot_bytes_, count);
+    }
     ForEachItem(context, threads_, count, [&](int /*slot*/, std::int64_t token) {
       TokenRows one = made;
-      one.base = made.Token(token);
+      if (rows == nullptr) one.base = made.Token(token);
       source_->Make(token, 1, one);
-      source_->Keep(token, 1, one);
     });
   }
-  const Streams x{source_ != nullptr ? made : x_, 0, -1};
+  const Streams x{rows != nullptr ? *rows : made, 0, shape_.tokens};
   const Parameters parameters = LoadParameters(reinterpret_cast<float*>(workspace));
   std::byte* packed = workspace + parameters_bytes_;
   auto* sums = reinterpret_cast<float*>(

@@ -63,11 +63,19 @@ HWY_INLINE void StoreUnitPart(VecF a, VecF b, std::size_t part, T* unit, bool pa
   StorePartCleanNan(a, b, part, unit);
 }
 
+// Rows of an output of one token. Null: none.
+template <class T>
+struct OutRows {
+  T* rows;
+  std::ptrdiff_t lane;
+  T* Row(int i) const { return rows + i * lane; }
+};
+
 // One unit of 32 elements of all rows. N = 0: any n. Reads everything of a part before it writes.
+// `y`: through the caches; `lines`: past them (OnLines).
 template <int N, class T>
 HWY_INLINE void ForwardUnit(const T* x, std::ptrdiff_t x_lane, const T* h_out, const float* h_post,
-                            const float* h_res, int any_n, T* y, std::ptrdiff_t y_lane,
-                            bool past_caches = false) {
+                            const float* h_res, int any_n, OutRows<T> y, OutRows<T> lines) {
   constexpr int kMax = N > 0 ? N : kMaxStreams;
   const int n = N > 0 ? N : any_n;
   for (std::size_t part = 0; part < kParts; ++part) {
@@ -98,7 +106,31 @@ HWY_INLINE void ForwardUnit(const T* x, std::ptrdiff_t x_lane, const T* h_out, c
         yb[i] = hn::MulAdd(c, ob, xb);
       }
     }
-    for (int i = 0; i < n; ++i) StoreUnitPart(ya[i], yb[i], part, y + i * y_lane, past_caches);
+    if constexpr (kUnitIsLine<T>) {
+      for (int i = 0; lines.rows != nullptr && i < n; ++i) {
+        StreamUnitCleanNan(ya[i], yb[i], lines.Row(i));
+      }
+    }
+    for (int i = 0; y.rows != nullptr && i < n; ++i) {
+      StorePartCleanNan(ya[i], yb[i], part, y.Row(i));
+    }
+  }
+}
+
+// The last, partial unit of the rows at element k.
+template <int N, class T>
+HWY_NOINLINE void ForwardTail(const StreamMixForward& a, std::int64_t k, std::size_t rest,
+                              OutRows<T> y, OutRows<T> lines) {
+  T rows[kMaxStreams + 1][kUnit] = {};
+  T out[kMaxStreams][kUnit];
+  for (int i = 0; i < a.n; ++i) {
+    std::memcpy(rows[i], Row<T>(a.x, a.x_lane, i) + k, rest * sizeof(T));
+  }
+  std::memcpy(rows[a.n], static_cast<const T*>(a.h_out) + k, rest * sizeof(T));
+  ForwardUnit<N, T>(rows[0], kUnit, rows[a.n], a.h_post, a.h_res, a.n, {out[0], kUnit}, {});
+  for (int i = 0; i < a.n; ++i) {
+    if (y.rows != nullptr) std::memcpy(y.Row(i), out[i], rest * sizeof(T));
+    if (lines.rows != nullptr) std::memcpy(lines.Row(i), out[i], rest * sizeof(T));
   }
 }
 
@@ -106,33 +138,35 @@ template <int N, class T>
 void Forward(const StreamMixForward& a) {
   const int n = N > 0 ? N : a.n;
   HWY_ALIGN T buffer[(N > 0 ? N : kMaxStreams) * kChunk];
-  const bool past_caches = a.streaming && OnLines<T>(a.y, a.y_lane);
-  const bool buffered = a.streaming && !past_caches;
+  const OutRows<T> y{static_cast<T*>(a.y), a.y_lane};
+  // What goes past the caches: from registers, or through what lies in them, chunk by chunk.
+  const OutRows<T> past = a.streaming ? y : OutRows<T>{static_cast<T*>(a.also), a.also_lane};
+  const bool direct = past.rows != nullptr && OnLines<T>(past.rows, past.lane);
+  const bool chunked = past.rows != nullptr && !direct;
   for (std::int64_t begin = 0; begin < a.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, a.d - begin);
     const T* x = static_cast<const T*>(a.x) + begin;
     const T* h_out = static_cast<const T*>(a.h_out) + begin;
-    T* y = buffered ? buffer : static_cast<T*>(a.y) + begin;
-    const std::ptrdiff_t y_lane = buffered ? kChunk : a.y_lane;
+    OutRows<T> kept{y.rows + begin, y.lane};
+    if (a.streaming) kept = {chunked ? buffer : nullptr, kChunk};
+    const OutRows<T> lines{direct ? past.rows + begin : nullptr, past.lane};
     const T* x_ahead = x + Ahead(begin, a.d, a.x_next);
     const T* h_out_ahead = h_out + Ahead(begin, a.d, a.h_out_next);
+    const auto from = [](const OutRows<T>& rows, std::int64_t k) {
+      return OutRows<T>{rows.rows != nullptr ? rows.rows + k : nullptr, rows.lane};
+    };
     std::int64_t k = 0;
     for (; k + 32 <= count; k += 32) {
       for (int i = 0; i < n; ++i) PrefetchUnit(x_ahead + k + i * a.x_lane);
       PrefetchUnit(h_out_ahead + k);
-      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, y + k, y_lane, past_caches);
+      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, from(kept, k),
+                     from(lines, k));
     }
     if (const auto rest = static_cast<std::size_t>(count - k); rest > 0) {
-      T rows[kMaxStreams + 1][kUnit] = {};
-      T out[kMaxStreams][kUnit];
-      for (int i = 0; i < n; ++i) std::memcpy(rows[i], x + k + i * a.x_lane, rest * sizeof(T));
-      std::memcpy(rows[n], h_out + k, rest * sizeof(T));
-      ForwardUnit<N>(rows[0], kUnit, rows[n], a.h_post, a.h_res, n, out[0], kUnit);
-      for (int i = 0; i < n; ++i) std::memcpy(y + k + i * y_lane, out[i], rest * sizeof(T));
+      ForwardTail<N>(a, begin + k, rest, from(kept, k), from(lines, k));
     }
-    for (int i = 0; buffered && i < n; ++i) {
-      StreamOut(y + i * y_lane, Row<T>(a.y, a.y_lane, i) + begin,
-                static_cast<std::size_t>(count) * sizeof(T));
+    for (int i = 0; chunked && i < n; ++i) {
+      StreamOut(kept.Row(i), past.Row(i) + begin, static_cast<std::size_t>(count) * sizeof(T));
     }
   }
 }
@@ -308,13 +342,11 @@ void FinishSums(const float* sums, int count, float* out) {
   for (int k = 0; k < count; ++k) out[k] = SumLanes16(sums + k * 16);
 }
 
-void CopyOut(const void* from, void* to, std::size_t bytes) { StreamOut(from, to, bytes); }
-
 void Flush() { hwy::FlushStream(); }
 
 template <int N, class T>
 StreamMixKernels Make(const char* name) {
-  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &CopyOut, &Flush, name, kThisTarget};
+  return {&Forward<N, T>, &Backward<N, T>, &FinishSums, &Flush, name, kThisTarget};
 }
 
 template <class T>

@@ -29,6 +29,9 @@ struct StreamMixForward {
   // From this token's x and h_out to the next token's, in elements: for prefetching only.
   std::ptrdiff_t x_next = 0;
   std::ptrdiff_t h_out_next = 0;
+  // Null; or [n, d]: what is written to y, once more and past the caches. Not with `streaming`.
+  void* also = nullptr;
+  std::ptrdiff_t also_lane = 0;
 };
 
 struct StreamMixBackward {
@@ -61,8 +64,6 @@ struct StreamMixKernels {
   void (*backward)(const StreamMixBackward&);
   // out[k] = sum of the 16 lanes at sums + 16 k, for k < count.
   void (*finish_sums)(const float* sums, int count, float* out);
-  // Copies with non-temporal stores.
-  void (*copy_out)(const void* from, void* to, std::size_t bytes);
   // Orders non-temporal stores before what follows.
   void (*flush)();
   const char* name;  // "n4", "generic", ...

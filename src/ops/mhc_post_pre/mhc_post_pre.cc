@@ -31,8 +31,9 @@ PreForwardTensors TensorsOf(const MhcPostPreArgs& a) {
   return t;
 }
 
-// The streams as mhc_post makes them. A tile stays in cache for the projection and is copied to y
-// afterwards: past the caches when y is large, so that y's lines are never read.
+// The streams as mhc_post makes them: in y itself; or, when y is large, in a tile that stays in
+// cache for the projection and past the caches in y at the same time, so that y's lines are never
+// read.
 class PostSource final : public StreamSource {
  public:
   PostSource(const MhcPostPreArgs& a, Target target)
@@ -46,31 +47,31 @@ class PostSource final : public StreamSource {
 
   bool streaming() const { return streaming_; }
 
+  const TokenRows* InPlace() const override {
+    return !streaming_ && y_.stride1 == 1 ? &y_ : nullptr;
+  }
+
   void Make(std::int64_t token, int count, const TokenRows& tile) const override {
-    for (int m = 0; m < count; ++m) post_.Run(token + m, tile, m, false);
-  }
-
-  const void* Origin(std::int64_t token, std::int64_t stream, std::int64_t element) const override {
-    return post_.Origin(token, stream, element);
-  }
-
-  void Keep(std::int64_t token, int count, const TokenRows& tile) const override {
-    const auto element = static_cast<std::int64_t>(y_.element);
+    if (InPlace() != nullptr) {
+      for (int m = 0; m < count; ++m) post_.Run(token + m, y_, token + m, false);
+      return;
+    }
     for (int m = 0; m < count; ++m) {
-      for (std::int64_t i = 0; i < n_; ++i) {
-        std::byte* to = y_.Token(token + m) + i * y_.stride0 * element;
-        const std::byte* from = tile.Token(m) + i * d_ * element;
-        if (streaming_) {
-          post_.kernels().copy_out(from, to, static_cast<std::size_t>(d_ * element));
-        } else {
-          CopyStrided(to, y_.stride1, from, 1, d_, y_.element);
-        }
-      }
+      post_.Run(token + m, tile, m, false, streaming_ ? &y_ : nullptr);
+      if (!streaming_) CopyToY(token + m, tile.Token(m));
     }
     if (streaming_) post_.kernels().flush();
   }
 
  private:
+  void CopyToY(std::int64_t token, const std::byte* from) const {
+    const auto element = static_cast<std::int64_t>(y_.element);
+    for (std::int64_t i = 0; i < n_; ++i) {
+      CopyStrided(y_.Token(token) + i * y_.stride0 * element, y_.stride1, from + i * d_ * element,
+                  1, d_, y_.element);
+    }
+  }
+
   PostForward post_;
   TokenRows y_;
   std::int64_t n_, d_;
