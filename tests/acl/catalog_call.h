@@ -44,6 +44,7 @@ class CatalogCall {
     return aclSetAclOpExecutorRepeatable(executor_);
   }
   void End();
+  aclOpExecutor* executor() const { return executor_; }
 
   // For the table of calls: the tensor of that name or null, the list of names "name[0]", ...
   aclTensor* T(std::string_view name) const;
