@@ -6,7 +6,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-OURS = ("anabranch", "anabranch.nn")
+
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:.0f} MiB"
 
 
 def _time(seconds: float) -> str:
@@ -26,7 +28,7 @@ def markdown(results: list[dict[str, Any]], machine: str, command: str) -> str:
         for row in result["contenders"]:
             lines.append(
                 f"| {title} | {row['name']} | {_time(row['median'])} | {row['spread']:.0%} "
-                f"| {row['ratio']:.2f} | {row['peak_bytes'] / 2**20:.0f} MiB |"
+                f"| {row['ratio']:.2f} | {_mib(row['peak_bytes'])} |"
             )
             title = ""
         for name, why in result["skipped"].items():
@@ -65,6 +67,51 @@ def scaling_text(scaling: list[dict[str, Any]]) -> str:
     return "\n".join(text) + "\n"
 
 
+def _ratio_bars(family: list[dict[str, Any]]) -> Any:
+    """One operator: a panel a pass, a group of bars a shape, a colour a contender."""
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    ways = list(dict.fromkeys(result["work"]["backward"] for result in family))
+    names = list(dict.fromkeys(row["name"] for r in family for row in r["contenders"]))[1:]
+    colours = dict(zip(names, plt.get_cmap("tab10").colors, strict=False))
+    shapes = max(sum(r["work"]["backward"] == way for r in family) for way in ways)
+    figure, panels = plt.subplots(
+        1,
+        len(ways),
+        figsize=(6.5 * len(ways), 0.16 * shapes * (len(names) + 1) + 1.5),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axes, way in zip(panels[0], ways, strict=True):
+        results = [result for result in family if result["work"]["backward"] == way]
+        height = 1 / (len(names) + 1)
+        for k, name in enumerate(names):
+            bars = {
+                at + (k + 0.5 - len(names) / 2) * height: row["ratio"] - 1
+                for at, result in enumerate(results)
+                for row in result["contenders"]
+                if row["name"] == name
+            }
+            # From the line of our own time to either side.
+            axes.barh(list(bars), list(bars.values()), height, 1, color=colours[name], label=name)
+        titles = [
+            r["title"].removeprefix(r["work"]["op"]).rsplit(" forward", 1)[0] for r in results
+        ]
+        axes.set_yticks(range(len(results)), titles)
+        axes.set(xscale="log", xlabel="times as long as the anabranch functions")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_title(f"{family[0]['work']['op']} {'forward + backward' if way else 'forward'}")
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.grid(axis="x", which="both", linewidth=0.3)
+        axes.set_ylim(len(results) - 0.5, -0.5)
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(names), fontsize="small")
+    return figure
+
+
 def plots(
     results: list[dict[str, Any]],
     scaling: list[dict[str, Any]],
@@ -85,20 +132,9 @@ def plots(
         plt.close(figure)
         files.append(path)
 
-    figure, axes = plt.subplots(figsize=(9, 0.32 * sum(len(r["contenders"]) for r in results) + 1))
-    labels, ratios, colours = [], [], []
-    for result in results:
-        for row in result["contenders"]:
-            if row["name"] != "anabranch":
-                labels.append(f"{result['title']}: {row['name']}")
-                ratios.append(row["ratio"])
-                colours.append("tab:blue" if row["name"] in OURS else "tab:orange")
-    axes.barh(labels, ratios, color=colours)
-    axes.set(xscale="log", xlabel="time, as a multiple of the anabranch functions")
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.margins(y=0.01)
-    axes.invert_yaxis()
-    save(figure, "ratios.png")
+    for op in dict.fromkeys(result["work"]["op"] for result in results):
+        family = [result for result in results if result["work"]["op"] == op]
+        save(_ratio_bars(family), f"ratios_{op.replace(' ', '_')}.png")
 
     families: dict[tuple[str, int, int, bool], list[dict[str, Any]]] = {}
     for result in results:
@@ -169,7 +205,7 @@ def roofline(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
     figure.savefig(bars, dpi=120, bbox_inches="tight")
     plt.close(figure)
 
-    figure, axes = plt.subplots(figsize=(8, 5.5))
+    figure, axes = plt.subplots(figsize=(10, 5.5), layout="constrained")
     large = [r for r in rows if r["T"] >= 256]
     names = list(dict.fromkeys((r["op"], r["pass"]) for r in large))
     colours = plt.get_cmap("tab10").colors
@@ -191,7 +227,7 @@ def roofline(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
     axes.plot([low, peak / stream, max(high, peak / stream)], [low * stream, peak, peak], "k")
     axes.set(xscale="log", yscale="log", xlabel="flops a byte", ylabel="GF/s")
     axes.set_title(f"roofs (medians): {peak:.0f} GF/s, {stream:.0f} GB/s; T >= 256")
-    axes.legend(fontsize="x-small", ncols=2)
+    figure.legend(fontsize="x-small", loc="outside right upper")
     picture = folder / "roofline.png"
     figure.savefig(picture, dpi=120, bbox_inches="tight")
     plt.close(figure)

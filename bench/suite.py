@@ -1,9 +1,13 @@
 """Compares anabranch with what a PyTorch user would take instead, in one process, side by side.
 
     python bench/suite.py --quick            # two minutes
-    python bench/suite.py --out out/bench    # all of it: about half an hour on two cores
+    python bench/suite.py --out out/bench    # all of it: about an hour on two cores
 
 Writes results.json, table.md and plots into the output folder and prints the table.
+
+PyTorch takes every large output from the system anew, and its pages are faulted in during the call
+that writes it; with --keep-memory freed memory is kept (for all contenders), as it is in a process
+that runs with another allocator.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,13 @@ from contenders import Work, contenders
 from measure import Times, available_bytes, first_call, fit_line, side_by_side
 from report import lines_text, markdown, plots, roofline, scaling_text
 from tqdm import tqdm
+
+# What glibc reads when a process starts: nothing is mapped or given back by the call.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(2**40),
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
 
 QUICK = [
     *(Work("mhc sublayer", t, d, 0, b) for t, d in ((1, 4096), (512, 1024)) for b in (False, True)),
@@ -39,7 +49,7 @@ def full_works() -> list[Work]:
             for tokens in (1, 16, 512, 2048, 8192):
                 works.append(Work("mhc sublayer", tokens, d, 0, backward))
         for sources, d in ((2, 7168), (9, 7168), (66, 2048)):
-            for tokens in (1, 16, 512, 2048):
+            for tokens in (1, 16, 512, 2048, 8192):
                 works.append(Work("block_attn_res", tokens, d, sources, backward))
     return works
 
@@ -79,7 +89,8 @@ def measure(work: Work, args: argparse.Namespace) -> dict[str, Any]:
             "spread": t.spread,
             "runs": len(t.seconds),
             "ratio": t.median / ours,
-            "peak_bytes": first[name][0],
+            # Of kept memory nothing can be said: a first call finds what others left.
+            "peak_bytes": None if args.keep_memory else first[name][0],
         }
         for name, t in times.items()
     ]
@@ -148,7 +159,8 @@ def write(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
-def main() -> int:
+def arguments() -> tuple[argparse.Namespace, list[Work]]:
+    """The command line, and the cases that it selects."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few cases, about two minutes")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder of the results")
@@ -156,22 +168,54 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="time for the calls of a case")
     parser.add_argument("--rounds", type=int, default=5, help="fewest rounds of a case")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--keep-memory", action="store_true", help="no page faults for outputs")
+    parser.add_argument("--resume", action="store_true", help="keep the cases that --out has")
     parser.add_argument("--program", help="the program `anabranch`, for the roofs")
     args = parser.parse_args()
     args.seconds = args.seconds or (3.0 if args.quick else 4.0)
     works = [w for w in (QUICK if args.quick else full_works()) if (args.only or "") in w.title]
     if not works:
         parser.error(f"--only is {args.only!r}, expected part of a title such as T=2048 forward")
+    return args, works
+
+
+def earlier(args: argparse.Namespace, works: list[Work]) -> list[dict[str, Any]]:
+    """What an interrupted run of the same cases left in the output folder."""
+    path = args.out / "results.json"
+    if not args.resume or not path.exists():
+        return []
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if (data["machine"], data["kept_memory"]) != (machine(), args.keep_memory):
+        raise SystemExit(
+            f"suite.py: {path} is of {data['machine']}, kept memory: {data['kept_memory']}; "
+            f"expected {machine()}, {args.keep_memory}. Choose another --out or leave --resume out"
+        )
+    wanted = [asdict(work) for work in works]
+    results: list[dict[str, Any]] = [r for r in data["results"] if r["work"] in wanted]
+    return results
+
+
+def main() -> int:
+    args, works = arguments()
+    if args.keep_memory and not KEEP_MEMORY.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP_MEMORY)
     args.out.mkdir(parents=True, exist_ok=True)
     command = "python bench/suite.py " + " ".join(sys.argv[1:])
-    results: list[dict[str, Any]] = []
-    begin = time.time()
-    bar = tqdm(works, unit="case")
+    results = earlier(args, works)
+    data: dict[str, Any] = {
+        "machine": machine(),
+        "command": command,
+        "kept_memory": args.keep_memory,
+        "results": results,
+    }
+    done = [result["work"] for result in results]
+    bar = tqdm([work for work in works if asdict(work) not in done], unit="case")
     for work in bar:
         bar.set_description(work.title)
         results.append(measure(work, args))
         # Written after every case: an interrupted run leaves what it has.
         write(args.out / "table.md", markdown(results, machine(), command))
+        write(args.out / "results.json", json.dumps(data, indent=1) + "\n")
         torch.compiler.reset()
     print("threads ...", flush=True)
     threads = scaling(args)
@@ -181,14 +225,7 @@ def main() -> int:
         lines = against_tokens(args, args.out)
     table = markdown(results, machine(), command) + lines_text(lines) + scaling_text(threads)
     write(args.out / "table.md", table)
-    data: dict[str, Any] = {
-        "machine": machine(),
-        "command": command,
-        "seconds": time.time() - begin,
-        "results": results,
-        "scaling": threads,
-        "tokens": lines,
-    }
+    data |= {"scaling": threads, "tokens": lines}
     files = plots(results, threads, lines, args.out)
     if args.program:
         data["roofs"] = roofs(args, args.out)

@@ -1,16 +1,19 @@
 // See attn_packed.h. Compiled once per target.
 #include "src/kernels/attn_packed.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/kernels/attn_residual.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/kernels/attn_packed.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
 #include "src/simd/dispatch.h"
+#include "src/simd/units-inl.h"
 #include "src/simd/vec16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -110,8 +113,60 @@ void Mix(const AttnMix& call) {
 }
 
 template <class T>
+HWY_INLINE void PackUnit(const float* from, float* to) {
+  for (std::size_t p = 0; p < kParts; ++p) {
+    VecF a, b;
+    LoadUnitLanes<T>(from, p, a, b);
+    StorePart(a, b, p, to);
+  }
+}
+
+template <class T>
+HWY_INLINE void UnpackUnit(const float* from, float* to) {
+  for (std::size_t p = 0; p < kParts; ++p) {
+    VecF a, b;
+    LoadPart(from, p, a, b);
+    StoreUnitLanes<T>(a, b, p, to);
+  }
+}
+
+template <class T>
+void Pack(const AttnPack& call) {
+  const float* ahead = call.ahead != nullptr ? call.ahead : call.from;
+  std::int64_t k = 0;
+  for (; k + 32 <= call.d; k += 32) {
+    PrefetchUnit(ahead + k);
+    PackUnit<T>(call.from + k, call.to + k);
+  }
+  if (k == call.d) return;
+  float padded[kUnit];
+  GatherUnit(call.from + k, 1, static_cast<std::size_t>(call.d - k), padded);
+  PackUnit<T>(padded, call.to + k);
+}
+
+template <class T>
+void Unpack(const AttnUnpack& call) {
+  constexpr std::int64_t kRun = 256;
+  HWY_ALIGN float buffer[kRun];
+  for (std::int64_t begin = 0; begin < call.d; begin += kRun) {
+    const std::int64_t count = std::min(kRun, call.d - begin);
+    float* to = call.streaming ? buffer : call.to + begin;
+    std::int64_t k = 0;
+    for (; k + 32 <= count; k += 32) UnpackUnit<T>(call.from + begin + k, to + k);
+    if (k < count) {
+      float whole[kUnit];
+      UnpackUnit<T>(call.from + begin + k, whole);
+      std::copy_n(whole, count - k, to + k);
+    }
+    if (call.streaming) {
+      StreamOut(buffer, call.to + begin, static_cast<std::size_t>(count) * sizeof(float));
+    }
+  }
+}
+
+template <class T>
 AttnPackedKernels Make() {
-  return {&SumPacked<T>, &Mix<T>};
+  return {&SumPacked<T>, &Mix<T>, &Pack<T>, &Unpack<T>};
 }
 
 }  // namespace

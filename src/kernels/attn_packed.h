@@ -31,9 +31,25 @@ struct AttnMix {
   void* out;  // [d] in the row's dtype, overwritten
 };
 
+// An FP32 row in memory order to a packed vector, padded with zeros to whole units, and back.
+struct AttnPack {
+  const float* from;   // [d]
+  const float* ahead;  // null; or [d], the row that is packed next: fetched meanwhile
+  std::int64_t d;
+  float* to;  // packed [d]
+};
+struct AttnUnpack {
+  const float* from;  // packed [d]
+  std::int64_t d;
+  float* to;       // [d]
+  bool streaming;  // non-temporal stores
+};
+
 struct AttnPackedKernels {
   void (*sum_packed)(const AttnSumPacked&);
   void (*mix)(const AttnMix&);
+  void (*pack)(const AttnPack&);
+  void (*unpack)(const AttnUnpack&);
 };
 
 // Kernels for an activation dtype (not kFloat64) and a resolved target.

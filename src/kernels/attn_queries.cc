@@ -190,11 +190,12 @@ void Sums(const AttnQuerySums& call) {
 
 // `count` elements, a multiple of 32.
 template <class T>
-HWY_INLINE void JoinUnits(const AttnJoin& call, const float* o, const T* row, std::int64_t count,
-                          T* out) {
+HWY_INLINE void JoinUnits(const AttnJoin& call, const float* o, const float* ahead, const T* row,
+                          std::int64_t count, T* out) {
   const VecF old_weight = SetF(call.old_weight);
   const VecF new_weight = SetF(call.new_weight);
   for (std::int64_t k = 0; k < count; k += 32) {
+    PrefetchUnit(ahead + k);
     for (std::size_t p = 0; p < kParts; ++p) {
       VecF oa, ob, a, b;
       LoadUnitLanes<T>(o + k, p, oa, ob);
@@ -211,18 +212,19 @@ void Join(const AttnJoin& call) {
   constexpr std::int64_t kRun = 512;
   HWY_ALIGN T buffer[kRun];
   const T* row = static_cast<const T*>(call.row);
+  const float* ahead = call.ahead != nullptr ? call.ahead : call.o;
   for (std::int64_t begin = 0; begin < call.d; begin += kRun) {
     const std::int64_t count = std::min(kRun, call.d - begin);
     T* out = static_cast<T*>(call.out) + begin;
     T* to = call.streaming ? buffer : out;
     const std::int64_t whole = count / 32 * 32;
-    JoinUnits(call, call.o + begin, row + begin, whole, to);
+    JoinUnits(call, call.o + begin, ahead + begin, row + begin, whole, to);
     if (const auto rest = static_cast<std::size_t>(count - whole); rest > 0) {
       float o[kUnit];
       T padded[kUnit], result[kUnit];
       GatherUnit(call.o + begin + whole, 1, rest, o);
       GatherUnit(row + begin + whole, 1, rest, padded);
-      JoinUnits(call, o, padded, 32, result);
+      JoinUnits(call, o, o, padded, 32, result);
       std::memcpy(to + whole, result, rest * sizeof(T));
     }
     if (call.streaming) StreamOut(buffer, out, static_cast<std::size_t>(count) * sizeof(T));

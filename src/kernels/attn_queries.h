@@ -48,6 +48,7 @@ struct AttnJoin {
   std::int64_t d;
   void* out;  // [d] in the row's dtype, overwritten
   bool streaming;
+  const float* ahead;  // null; or [d], the o that is read next: fetched meanwhile
 };
 
 struct AttnQueryKernels {

@@ -46,10 +46,28 @@ T* Row(void* base, std::ptrdiff_t lane, int i) {
   return static_cast<T*>(base) + lane * i;
 }
 
+// Whether rows of an output, `lane` elements apart, can be written past the caches from registers:
+// a vector is a line, and every row begins with one. Then rows may take turns and no chunk is
+// needed in between.
+template <class T>
+bool OnLines(const void* rows, std::ptrdiff_t lane) {
+  const auto bytes = static_cast<std::uintptr_t>(lane) * sizeof(T);
+  return kUnitIsLine<T> && (reinterpret_cast<std::uintptr_t>(rows) | bytes) % 64 == 0;
+}
+
+template <class T>
+HWY_INLINE void StoreUnitPart(VecF a, VecF b, std::size_t part, T* unit, bool past_caches) {
+  if constexpr (kUnitIsLine<T>) {
+    if (past_caches) return StreamUnitCleanNan(a, b, unit);
+  }
+  StorePartCleanNan(a, b, part, unit);
+}
+
 // One unit of 32 elements of all rows. N = 0: any n. Reads everything of a part before it writes.
 template <int N, class T>
 HWY_INLINE void ForwardUnit(const T* x, std::ptrdiff_t x_lane, const T* h_out, const float* h_post,
-                            const float* h_res, int any_n, T* y, std::ptrdiff_t y_lane) {
+                            const float* h_res, int any_n, T* y, std::ptrdiff_t y_lane,
+                            bool past_caches = false) {
   constexpr int kMax = N > 0 ? N : kMaxStreams;
   const int n = N > 0 ? N : any_n;
   for (std::size_t part = 0; part < kParts; ++part) {
@@ -80,7 +98,7 @@ HWY_INLINE void ForwardUnit(const T* x, std::ptrdiff_t x_lane, const T* h_out, c
         yb[i] = hn::MulAdd(c, ob, xb);
       }
     }
-    for (int i = 0; i < n; ++i) StorePartCleanNan(ya[i], yb[i], part, y + i * y_lane);
+    for (int i = 0; i < n; ++i) StoreUnitPart(ya[i], yb[i], part, y + i * y_lane, past_caches);
   }
 }
 
@@ -88,19 +106,21 @@ template <int N, class T>
 void Forward(const StreamMixForward& a) {
   const int n = N > 0 ? N : a.n;
   HWY_ALIGN T buffer[(N > 0 ? N : kMaxStreams) * kChunk];
+  const bool past_caches = a.streaming && OnLines<T>(a.y, a.y_lane);
+  const bool buffered = a.streaming && !past_caches;
   for (std::int64_t begin = 0; begin < a.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, a.d - begin);
     const T* x = static_cast<const T*>(a.x) + begin;
     const T* h_out = static_cast<const T*>(a.h_out) + begin;
-    T* y = a.streaming ? buffer : static_cast<T*>(a.y) + begin;
-    const std::ptrdiff_t y_lane = a.streaming ? kChunk : a.y_lane;
+    T* y = buffered ? buffer : static_cast<T*>(a.y) + begin;
+    const std::ptrdiff_t y_lane = buffered ? kChunk : a.y_lane;
     const T* x_ahead = x + Ahead(begin, a.d, a.x_next);
     const T* h_out_ahead = h_out + Ahead(begin, a.d, a.h_out_next);
     std::int64_t k = 0;
     for (; k + 32 <= count; k += 32) {
       for (int i = 0; i < n; ++i) PrefetchUnit(x_ahead + k + i * a.x_lane);
       PrefetchUnit(h_out_ahead + k);
-      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, y + k, y_lane);
+      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, y + k, y_lane, past_caches);
     }
     if (const auto rest = static_cast<std::size_t>(count - k); rest > 0) {
       T rows[kMaxStreams + 1][kUnit] = {};
@@ -110,7 +130,7 @@ void Forward(const StreamMixForward& a) {
       ForwardUnit<N>(rows[0], kUnit, rows[n], a.h_post, a.h_res, n, out[0], kUnit);
       for (int i = 0; i < n; ++i) std::memcpy(y + k + i * y_lane, out[i], rest * sizeof(T));
     }
-    for (int i = 0; a.streaming && i < n; ++i) {
+    for (int i = 0; buffered && i < n; ++i) {
       StreamOut(y + i * y_lane, Row<T>(a.y, a.y_lane, i) + begin,
                 static_cast<std::size_t>(count) * sizeof(T));
     }
@@ -121,7 +141,7 @@ void Forward(const StreamMixForward& a) {
 template <int N, class T>
 HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_post,
                              const float* h_res, int any_n, T* grad_x, std::ptrdiff_t grad_x_lane,
-                             T* grad_h_out) {
+                             T* grad_h_out, bool past_caches = false) {
   constexpr int kMax = N > 0 ? N : kMaxStreams;
   const int n = N > 0 ? N : any_n;
   for (std::size_t part = 0; part < kParts; ++part) {
@@ -133,7 +153,7 @@ HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_p
       oa = hn::MulAdd(SetF(h_post[i]), ga[i], oa);
       ob = hn::MulAdd(SetF(h_post[i]), gb[i], ob);
     }
-    StorePartCleanNan(oa, ob, part, grad_h_out);
+    StoreUnitPart(oa, ob, part, grad_h_out, past_caches);
     for (int j = 0; j < n; ++j) {
       VecF xa = ga[j];
       VecF xb = gb[j];
@@ -146,7 +166,7 @@ HWY_INLINE void BackwardUnit(const T* g, std::ptrdiff_t g_lane, const float* h_p
           xb = hn::MulAdd(SetF(c[i]), gb[i], xb);
         }
       }
-      StorePartCleanNan(xa, xb, part, grad_x + j * grad_x_lane);
+      StoreUnitPart(xa, xb, part, grad_x + j * grad_x_lane, past_caches);
     }
   }
 }
@@ -240,6 +260,9 @@ template <int N, class T>
 void Backward(const StreamMixBackward& a) {
   const int n = N > 0 ? N : a.n;
   HWY_ALIGN T buffer[((N > 0 ? N : kMaxStreams) + 1) * kChunk];
+  const bool past_caches =
+      a.streaming && OnLines<T>(a.grad_x, a.grad_x_lane) && OnLines<T>(a.grad_h_out, 0);
+  const bool buffered = a.streaming && !past_caches;
   for (std::int64_t begin = 0; begin < a.d; begin += kChunk) {
     const std::int64_t count = std::min(kChunk, a.d - begin);
     const std::int64_t units = count / 32;
@@ -250,9 +273,9 @@ void Backward(const StreamMixBackward& a) {
       right[i] = Row<T>(a.grad_y, a.grad_y_lane, i) + begin;
     }
     left[n] = static_cast<const T*>(a.h_out) + begin;
-    T* grad_x = a.streaming ? buffer : static_cast<T*>(a.grad_x) + begin;
-    const std::ptrdiff_t grad_x_lane = a.streaming ? kChunk : a.grad_x_lane;
-    T* grad_h_out = a.streaming ? buffer + n * kChunk : static_cast<T*>(a.grad_h_out) + begin;
+    T* grad_x = buffered ? buffer : static_cast<T*>(a.grad_x) + begin;
+    const std::ptrdiff_t grad_x_lane = buffered ? kChunk : a.grad_x_lane;
+    T* grad_h_out = buffered ? buffer + n * kChunk : static_cast<T*>(a.grad_h_out) + begin;
     const std::ptrdiff_t x_ahead = Ahead(begin, a.d, a.x_next);
     const std::ptrdiff_t h_out_ahead = Ahead(begin, a.d, a.h_out_next);
     // Sums first: grad_x may be grad_y.
@@ -261,7 +284,7 @@ void Backward(const StreamMixBackward& a) {
       for (int i = 0; i < n; ++i) PrefetchUnit(left[i] + u * 32 + x_ahead);
       PrefetchUnit(left[n] + u * 32 + h_out_ahead);
       BackwardUnit<N>(right[0] + u * 32, a.grad_y_lane, a.h_post, a.h_res, n, grad_x + u * 32,
-                      grad_x_lane, grad_h_out + u * 32);
+                      grad_x_lane, grad_h_out + u * 32, past_caches);
     }
     if (const auto rest = static_cast<std::size_t>(count - units * 32); rest > 0) {
       const std::int64_t k = units * 32;
@@ -272,7 +295,7 @@ void Backward(const StreamMixBackward& a) {
       left[n] += k;
       BackwardTail<N>(a, left, right, rest, grad_x + k, grad_x_lane, grad_h_out + k);
     }
-    if (!a.streaming) continue;
+    if (!buffered) continue;
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
     for (int j = 0; j < n; ++j) {
       StreamOut(grad_x + j * kChunk, Row<T>(a.grad_x, a.grad_x_lane, j) + begin, bytes);

@@ -2,9 +2,12 @@
 
 #include <cfloat>
 #include <cmath>
+#include <vector>
 
+#include "src/core/parallel.h"
 #include "src/tools/harness/harness.h"
 #include "tests/ops/attn_res_call.h"
+#include "tests/ops/buffer.h"
 
 namespace anabranch {
 namespace {
@@ -196,6 +199,61 @@ void ExpectMessage(const Status& status, StatusCode code, const std::string& wor
   EXPECT_EQ(status.code(), code) << words;
   EXPECT_NE(status.message().find(words), std::string::npos)
       << "no '" << words << "' in: " << status.message();
+}
+
+// Large outputs of a merge are written past the caches; the bits are those of single tokens.
+TEST(AttnResTwoPhaseTest, StreamedMergesHaveTheSameBits) {
+  const std::int64_t d = 1000, tokens = StreamingThreshold() / (d * 2) + 3;
+  harness::Random random(11);
+  Buffer o(DType::kFloat32, {tokens, d}, &random, 1), m(DType::kFloat32, {tokens}, &random, 1);
+  Buffer l(DType::kFloat32, {tokens});
+  Buffer v(DType::kBFloat16, {tokens, d}, &random, 1), grad(v.dtype, v.shape, &random, 1);
+  Buffer query(DType::kFloat32, {d}, &random, 0.1), grad_query(DType::kFloat32, {d});
+  Buffer h(v.dtype, v.shape), grad_o(o.dtype, o.shape), grad_v(v.dtype, v.shape);
+  Buffer grad_m(m.dtype, m.shape), grad_l(m.dtype, m.shape);
+  const TensorView ones = l.View();
+  for (std::int64_t t = 0; t < tokens; ++t) static_cast<float*>(ones.data)[t] = 2;
+  const auto at = [](Buffer& buffer, std::int64_t first, std::int64_t count) {
+    TensorView view = buffer.View();
+    view.data = static_cast<std::byte*>(view.data) +
+                first * view.strides[0] * static_cast<std::int64_t>(DTypeSize(view.dtype));
+    view.sizes[0] = count;
+    return view;
+  };
+  const auto run = [&](std::int64_t first, std::int64_t count, bool streaming) {
+    AttnResMergeArgs a;
+    a.o = at(o, first, count);
+    a.m = at(m, first, count);
+    a.l = at(l, first, count);
+    a.v = at(v, first, count);
+    a.query = query.View();
+    a.h = at(h, first, count);
+    AttnResMergeBackwardArgs b;
+    b.grad_h = at(grad, first, count);
+    b.o = a.o;
+    b.m = a.m;
+    b.l = a.l;
+    b.v = a.v;
+    b.query = a.query;
+    b.grad_o = at(grad_o, first, count);
+    b.grad_m = at(grad_m, first, count);
+    b.grad_l = at(grad_l, first, count);
+    b.grad_v = at(grad_v, first, count);
+    b.grad_query = grad_query.View();
+    bool streamed = !streaming;
+    MustRun(a, Context::Default(), &streamed);
+    EXPECT_EQ(streamed, streaming);
+    MustRun(b, Context::Default(), &streamed);
+    EXPECT_EQ(streamed, streaming);
+  };
+  run(0, tokens, true);
+  const auto all = std::vector{h.bytes, grad_o.bytes, grad_v.bytes, grad_m.bytes, grad_l.bytes};
+  for (const std::int64_t t : {std::int64_t{0}, std::int64_t{1}, tokens / 2, tokens - 1}) {
+    run(t, 1, false);
+    EXPECT_TRUE(all ==
+                (std::vector{h.bytes, grad_o.bytes, grad_v.bytes, grad_m.bytes, grad_l.bytes}))
+        << t;
+  }
 }
 
 TEST(AttnResTwoPhaseTest, RefusesBadArguments) {

@@ -36,8 +36,15 @@ class MergePlan : public TwoPhasePlan {
     return {CleanNan(parts[0] / sum), CleanNan(parts[1] / sum)};
   }
 
+  const float* O(std::int64_t t) const { return reinterpret_cast<const float*>(o_.Token(t)); }
+  // Of the next token, to be fetched; null: there is none, or it is not dense.
+  const float* OAhead(std::int64_t t) const {
+    return t + 1 < tokens_ && o_.stride1 == 1 ? O(t + 1) : nullptr;
+  }
+
   void PackO(std::int64_t t, float* packed) const {
-    PackRow(reinterpret_cast<const float*>(o_.Token(t)), o_.stride1, d_, dtype_, packed);
+    if (o_.stride1 == 1) return packed_.pack({O(t), OAhead(t), d_, packed});
+    PackRow(O(t), o_.stride1, d_, dtype_, packed);
   }
 
   Sources v_;
@@ -83,7 +90,7 @@ class ForwardPlan : public MergePlan {
     AttnRowSums sums;
     Dots(v_, t, query, norm_, pieces, carry, &sums);
     const Weights weights = Weigh(t, sums.query / Rms(sums.squares));
-    const auto* o = reinterpret_cast<const float*>(o_.Token(t));
+    const float* o = O(t);
     if (o_.stride1 != 1) {
       auto* staged = reinterpret_cast<float*>(out_pieces + PieceBytes(h_));
       CopyStrided(staged, 1, o, o_.stride1, d_, sizeof(float));
@@ -96,8 +103,8 @@ class ForwardPlan : public MergePlan {
       void* out = nullptr;
       v_.Gather(t, begin, length, pieces, &row);
       h_.Open(t, begin, out_pieces, &out);
-      query_.join(
-          {o + begin, weights.old_part, row, weights.new_part, length, out, info.streaming});
+      query_.join({o + begin, weights.old_part, row, weights.new_part, length, out, info.streaming,
+                   whole ? OAhead(t) : nullptr});
       h_.Scatter(t, begin, length, &out);
     }
   }
@@ -125,6 +132,10 @@ class BackwardPlan : public MergePlan {
     info.work_items = chunks_.count;
     info.threads = ThreadsForBytes(context, info.work_items, bytes * static_cast<double>(tokens_));
     info.kernel = whole_ ? "whole rows" : "staged pieces";
+    info.streaming =
+        whole_ && grad_o_.stride1 == 1 &&
+        static_cast<double>(DTypeSize(dtype_) + sizeof(float)) * static_cast<double>(tokens_ * d_) >
+            static_cast<double>(StreamingThreshold());
     piece_bytes_ = AlignUp(v_.piece_bytes());
     slot_bytes_ = vector_bytes_ + (whole_ ? 0 : 3 * piece_bytes_ + AlignUp(2 * kAttnCarry * 4));
     info.workspace_bytes = vector_bytes_ * static_cast<std::size_t>(1 + chunks_.count) +
@@ -142,6 +153,7 @@ class BackwardPlan : public MergePlan {
       std::byte* scratch = slots + slot_bytes_ * static_cast<std::size_t>(slot);
       const std::int64_t end = std::min(tokens_, (item + 1) * chunks_.size);
       for (std::int64_t t = item * chunks_.size; t < end; ++t) RunToken(t, query, u, scratch);
+      if (info.streaming) kernels_.flush();
     });
     SumChunks(sums, chunks_.count, vector_floats(), PackedLength(d_), context, info.threads);
     StoreParamGrads({w_, gamma_, grad_w_, grad_gamma_, scale_, norm_}, tokens_ > 0 ? sums : nullptr,
@@ -169,12 +181,21 @@ class BackwardPlan : public MergePlan {
     if (carry != nullptr) std::fill_n(carry, 2 * kAttnCarry, 0.0f);
     AttnRowSums by_v, by_o;
     PackO(t, o);
-    ForRowPieces(t, pieces,
-                 [&](const void* v, const void* dh, std::int64_t begin, std::int64_t length) {
-                   kernels_.dots({&v, 1, query + begin, dh, norm_, length, carry, &by_v});
-                   kernels_.dots({&dh, 1, o + begin, nullptr, false, length,
-                                  carry != nullptr ? carry + kAttnCarry : nullptr, &by_o});
-                 });
+    const void* next_v = nullptr;
+    const void* next_dh = nullptr;
+    const bool fetch = whole_ && t + 1 < tokens_;
+    if (fetch) {
+      v_.Rows(t + 1, &next_v);
+      grad_h_.Rows(t + 1, &next_dh);
+    }
+    ForRowPieces(
+        t, pieces, [&](const void* v, const void* dh, std::int64_t begin, std::int64_t length) {
+          kernels_.dots(
+              {&v, 1, query + begin, dh, norm_, length, carry, &by_v, fetch ? &next_v : nullptr});
+          kernels_.dots({&dh, 1, o + begin, nullptr, false, length,
+                         carry != nullptr ? carry + kAttnCarry : nullptr, &by_o,
+                         fetch ? &next_dh : nullptr});
+        });
     const float rms = Rms(by_v.squares);
     const float score = by_v.query / rms;
     const Weights weights = Weigh(t, score);
@@ -185,16 +206,18 @@ class BackwardPlan : public MergePlan {
     grad_l_.At<float>(t) = -weights.old_part * dot_h;
     const float step = CleanNan(ds / rms);
     const float back = CleanNan(step * (score / (static_cast<float>(d_) * rms)));
-    ForRowPieces(t, pieces,
-                 [&](const void* v, const void* dh, std::int64_t begin, std::int64_t length) {
-                   void* out = nullptr;
-                   grad_v_.Open(t, begin, pieces + 2 * piece_bytes_, &out);
-                   kernels_.grad_rows({&v, dh, query + begin, &weights.new_part, &step,
-                                       norm_ ? &back : nullptr, 1, length, u + begin, &out, false});
-                   grad_v_.Scatter(t, begin, length, &out);
-                   packed_.sum_packed({&dh, &weights.old_part, 1, length, false, o + begin});
-                 });
-    UnpackRow(o, d_, dtype_, reinterpret_cast<float*>(grad_o_.Token(t)), grad_o_.stride1);
+    ForRowPieces(
+        t, pieces, [&](const void* v, const void* dh, std::int64_t begin, std::int64_t length) {
+          void* out = nullptr;
+          grad_v_.Open(t, begin, pieces + 2 * piece_bytes_, &out);
+          kernels_.grad_rows({&v, dh, query + begin, &weights.new_part, &step,
+                              norm_ ? &back : nullptr, 1, length, u + begin, &out, info.streaming});
+          grad_v_.Scatter(t, begin, length, &out);
+          packed_.sum_packed({&dh, &weights.old_part, 1, length, false, o + begin});
+        });
+    auto* grad_o = reinterpret_cast<float*>(grad_o_.Token(t));
+    if (grad_o_.stride1 == 1) return packed_.unpack({o, d_, grad_o, info.streaming});
+    UnpackRow(o, d_, dtype_, grad_o, grad_o_.stride1);
   }
 
   Sources grad_h_, grad_v_;
