@@ -44,6 +44,7 @@ class CatalogCall {
     return aclSetAclOpExecutorRepeatable(executor_);
   }
   void End();
+  aclOpExecutor* executor() const { return executor_; }
 
   // For the table of calls: the tensor of that name or null, the list of names "name[0]", ...
   aclTensor* T(std::string_view name) const;
@@ -54,13 +55,25 @@ class CatalogCall {
 
  private:
   static constexpr std::size_t kMost = 320;  // tensors of a call
+  static constexpr std::size_t kStep = 2;    // elements from one to the next in flat caches
+  // The caches of aclnnMhcSinkhorn: one flat, padded row of values for a tensor of the case, with
+  // NaN between and behind the values.
+  struct Flat {
+    bool used = false;
+    std::size_t tensor = 0;
+    std::vector<float> values = {};
+  };
   int CreateTensors();
   int CreateLists();
+  Flat* FlatOf(std::size_t tensor);  // null: the call takes it as it is
+  void FlattenCaches();              // inputs, before phase 2
+  void UnflattenCaches();            // outputs, after it
 
   const OperatorEntry& entry_;
   const Case& case_;
   const harness::CaseTensors& tensors_;
   bool norm_ = true;
+  std::array<Flat, 2> flat_ = {};  // norm_out, sum_out
   std::array<aclTensor*, kMost> handles_ = {};
   std::array<aclTensorList*, 2> lists_ = {};  // blocks, grad_blocks
   aclOpExecutor* executor_ = nullptr;

@@ -12,6 +12,7 @@
 
 #define CT const aclTensor*
 #define T aclTensor*
+#define CL const aclTensorList*
 #define R uint64_t*, aclOpExecutor**
 #define PHASE2 void*, uint64_t, aclOpExecutor*, aclrtStream
 

@@ -25,6 +25,16 @@ for k in "${!names[@]}"; do
   build "-l${names[$k]}" "-l${names[$(((k + 4) % ${#names[@]}))]}"
 done
 
+# Whole programs in the published style: one in C99, and the examples, by the plain line.
+libraries=(-L"$ASCEND_HOME_PATH/lib64" -lascendcl -lnnopbase -lopapi)
+gcc -std=c99 -pedantic -Wall -Wextra -Werror -Wno-unused-const-variable "$here/c99_program.c" \
+  -I"$ASCEND_HOME_PATH/include" "${libraries[@]}" -o "$work/c99"
+"$work/c99"
+for example in "$here"/../../examples/aclnn/*.cpp; do
+  g++ -std=c++11 "$example" -I"$ASCEND_HOME_PATH/include" "${libraries[@]}" -o "$work/example"
+  "$work/example" "$here/../../README.md" >"$work/printed" || { cat "$work/printed"; exit 1; }
+done
+
 # A program that is linked with no name opens two plugins that are linked with different ones.
 plugin() {
   g++ -std=c++11 -shared -fPIC "$here/plugin.cpp" -I"$ASCEND_HOME_PATH/include" \

@@ -54,7 +54,7 @@ struct Post {
   std::int64_t t, hidden;
   HostTensor<float> x, h_res, h_out, h_post, out;
   std::uint64_t workspace_size = 99;
-  aclOpExecutor* executor = nullptr;
+  aclOpExecutor* executor = reinterpret_cast<aclOpExecutor*>(0xdeadbeef);  // as programs leave it
 };
 
 class AclnnMhcPost : public testing::Test {
@@ -265,6 +265,57 @@ TEST_F(AclnnMhcPost, ChecksInOrderEachWithAMessage) {
                 {"h_post has shape (3, 3), expected (3, 4)"});
   EXPECT_EQ(phase_one(x, res, h_out, post, x), 0);  // out may be exactly x
   aclDestroyAclOpExecutor(executor);
+}
+
+// Of several faults the first in order is reported: null, dtype, format, rank and shape, profile.
+TEST_F(AclnnMhcPost, TheFirstFaultInOrderIsReported) {
+  Post call;
+  std::uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  const auto with = [&](aclDataType dtype, aclFormat format, std::int64_t rank, aclTensor* h_out) {
+    const std::int64_t sizes[] = {3, 4, 5};
+    aclTensor* x = aclCreateTensor(sizes, static_cast<std::uint64_t>(rank), dtype, nullptr, 0,
+                                   format, sizes, 3, call.x.data.data());
+    const aclnnStatus code = aclnnMhcPostGetWorkspaceSize(
+        x, call.h_res.tensor, h_out, call.h_post.tensor, call.out.tensor, &size, &executor);
+    EXPECT_EQ(aclDestroyTensor(x), 0);
+    return code;
+  };
+  aclTensor* h_out = call.h_out.tensor;
+  const Soc soc("a2");  // takes neither FP32 nor D = 5
+  ExpectFailure(with(ACL_INT32, ACL_FORMAT_FRACTAL_NZ, 1, nullptr), 161001, {"hOut is null"});
+  ExpectFailure(with(ACL_INT32, ACL_FORMAT_FRACTAL_NZ, 1, h_out), 161002, {"dtype INT32"});
+  ExpectFailure(with(ACL_FLOAT, ACL_FORMAT_FRACTAL_NZ, 1, h_out), 161002, {"x has format 29"});
+  ExpectFailure(with(ACL_FLOAT, ACL_FORMAT_ND, 1, h_out), 161002, {"x has shape (3,)"});
+  ExpectFailure(with(ACL_FLOAT, ACL_FORMAT_ND, 3, h_out), 161002, {"a2"});
+  Post empty(0, 5);  // the profile counts without tokens too
+  ExpectFailure(empty.PhaseOne(), 161002, {"a2"});
+}
+
+TEST_F(AclnnMhcPost, PrivateFormatsAreRefusedAndAllOthersRead) {
+  Post call;
+  const std::int64_t sizes[] = {3, 4, 5};
+  const auto with = [&](aclFormat format) {
+    std::uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    aclTensor* x =
+        aclCreateTensor(sizes, 3, ACL_FLOAT, nullptr, 0, format, sizes, 3, call.x.data.data());
+    const aclnnStatus code =
+        aclnnMhcPostGetWorkspaceSize(x, call.h_res.tensor, call.h_out.tensor, call.h_post.tensor,
+                                     call.out.tensor, &size, &executor);
+    if (code == 0) aclDestroyAclOpExecutor(executor);
+    EXPECT_EQ(aclDestroyTensor(x), 0);
+    return code;
+  };
+  for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_Z, ACL_FORMAT_NC1HWC0_C04,
+                                 ACL_FORMAT_FRACTAL_NZ, ACL_FORMAT_NDC1HWC0, ACL_FRACTAL_Z_3D}) {
+    ExpectFailure(with(format), 161002, {"x has format " + std::to_string(format)});
+  }
+  for (const aclFormat format :
+       {ACL_FORMAT_UNDEFINED, ACL_FORMAT_NCHW, ACL_FORMAT_NHWC, ACL_FORMAT_ND, ACL_FORMAT_HWCN,
+        ACL_FORMAT_NDHWC, ACL_FORMAT_NCDHW, ACL_FORMAT_NC, ACL_FORMAT_NCL}) {
+    EXPECT_EQ(with(format), 0) << format << " " << aclGetRecentErrMsg();
+  }
 }
 
 TEST_F(AclnnMhcPost, BackwardAgreesWithADoubleLoop) {

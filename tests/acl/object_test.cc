@@ -1,6 +1,8 @@
 // Scalars, arrays, lists, getters, and the rest of the runtime that needs no stream.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -145,6 +147,9 @@ TEST(AclObjectTest, MachineFacts) {
   ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), 0);
   EXPECT_GT(free, 0u);
   EXPECT_GE(total, free);
+  // The machine's own number, within what the kernel keeps for itself.
+  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  EXPECT_EQ(total, pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
   ExpectFailure(aclrtGetMemInfo(ACL_HBM_MEM, nullptr, &total), 100000, {"free"});
   ExpectFailure(aclrtGetMemInfo(static_cast<aclrtMemAttr>(10), &free, &total), 100000, {"attr"});
   aclrtRunMode mode = ACL_DEVICE;
@@ -158,6 +163,44 @@ TEST(AclObjectTest, MachineFacts) {
   EXPECT_EQ(aclDataTypeSize(ACL_COMPLEX128), 16u);
   EXPECT_EQ(aclDataTypeSize(ACL_INT4), 0u);
   EXPECT_EQ(aclDataTypeSize(static_cast<aclDataType>(50)), 0u);
+}
+
+// Between what the stream slept and what this thread saw pass: milliseconds, not another unit.
+TEST(AclObjectTest, ElapsedTimeIsInMilliseconds) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  aclrtStream stream = nullptr;
+  aclrtEvent start = nullptr;
+  aclrtEvent end = nullptr;
+  float ms = -1;
+  ASSERT_EQ(aclrtSetDevice(0), 0);
+  ASSERT_EQ(aclrtCreateStream(&stream), 0);
+  ASSERT_EQ(aclrtCreateEvent(&start), 0);
+  ASSERT_EQ(aclrtCreateEvent(&end), 0);
+  const auto before = now();
+  ASSERT_EQ(aclrtRecordEvent(start, stream), 0);
+  const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(4)); };
+  ASSERT_EQ(aclrtLaunchHostFunc(stream, sleep, nullptr), 0);
+  ASSERT_EQ(aclrtRecordEvent(end, stream), 0);
+  ASSERT_EQ(aclrtSynchronizeStream(stream), 0);
+  const std::chrono::duration<float, std::milli> seen = now() - before;
+  ASSERT_EQ(aclrtEventElapsedTime(&ms, start, end), 0);
+  EXPECT_GE(ms, 4.0f);
+  EXPECT_LE(ms, seen.count());
+  EXPECT_EQ(aclrtDestroyEvent(start), 0);
+  EXPECT_EQ(aclrtDestroyEvent(end), 0);
+  EXPECT_EQ(aclrtDestroyStream(stream), 0);
+  EXPECT_EQ(aclrtResetDevice(0), 0);
+}
+
+TEST(AclObjectTest, AnyStreamPriorityIsAccepted) {
+  ASSERT_EQ(aclrtSetDevice(0), 0);
+  for (const std::uint32_t priority : {0u, 7u, 0xffffffffu}) {
+    aclrtStream stream = nullptr;
+    ASSERT_EQ(aclrtCreateStreamWithConfig(&stream, priority, 0), 0);
+    EXPECT_EQ(aclrtSynchronizeStream(stream), 0);
+    EXPECT_EQ(aclrtDestroyStream(stream), 0);
+  }
+  EXPECT_EQ(aclrtResetDevice(0), 0);
 }
 
 TEST(AclObjectTest, LastErrorIsPerThreadAndForgotten) {

@@ -83,9 +83,11 @@ TEST(RuntimeTest, HalfFloatsSaturate) {
 TEST(RuntimeTest, ParametersAreRemembered) {
   std::int64_t value = -1;
   ExpectFailure(aclrtGetSysParamOpt(ACL_OPT_STRONG_CONSISTENCY, &value), 107021, {"never set"});
-  EXPECT_EQ(aclrtSetSysParamOpt(ACL_OPT_DETERMINISTIC, 1), 0);
-  EXPECT_EQ(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value), 0);
-  EXPECT_EQ(value, 1);
+  for (const std::int64_t level : {-1, 0, 1, 2, 99}) {  // whatever is set: all of them hold
+    EXPECT_EQ(aclrtSetSysParamOpt(ACL_OPT_DETERMINISTIC, level), 0);
+    EXPECT_EQ(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, &value), 0);
+    EXPECT_EQ(value, level);
+  }
   ExpectFailure(aclrtSetSysParamOpt(static_cast<aclSysParamOpt>(3), 1), 100000, {"opt"});
   ExpectFailure(aclrtGetSysParamOpt(ACL_OPT_DETERMINISTIC, nullptr), 100000, {"value"});
 }
@@ -157,6 +159,10 @@ TEST(RuntimeTest, SocNames) {
   {
     const Soc soc("a3");
     EXPECT_STREQ(aclrtGetSocName(), "Ascend910_9392");
+  }
+  {
+    const Soc soc("950");
+    EXPECT_STREQ(aclrtGetSocName(), "Ascend950PR");
   }
   const Soc soc("b7");
   ExpectFailure(aclInit(nullptr), 100000, {"b7", "native, a2, a3, 950"});

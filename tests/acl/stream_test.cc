@@ -114,6 +114,9 @@ TEST_F(StreamTest, CopiesAndFillsAreWorkOfTheStream) {
   ASSERT_EQ(aclrtMemsetAsync(to, 4, 0x1ff, 2, a_), 0);
   const unsigned char untouched[4] = {};
   EXPECT_EQ(std::memcmp(to, untouched, 4), 0);
+  unsigned char copy[4] = {9, 9, 9, 9};  // a copy that is not of a stream waits for none
+  ASSERT_EQ(aclrtMemcpy(copy, 4, to, 4, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+  EXPECT_EQ(std::memcmp(copy, untouched, 4), 0);
   gate.Open();
   ASSERT_EQ(aclrtSynchronizeStream(a_), 0);
   const unsigned char wanted[4] = {0xff, 0xff, 3, 4};

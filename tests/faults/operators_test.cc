@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
 #include <stdexcept>
 
 #include "src/tools/harness/harness.h"
@@ -35,6 +36,19 @@ std::string OutputBits(const CaseTensors& tensors) {
   }
   return bits;
 }
+
+// Memory of a caller for a plan.
+class Workspace {
+ public:
+  explicit Workspace(const Plan& plan) : memory_(new std::byte[plan.workspace_bytes() + 64]) {}
+  std::byte* data() const {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.get());
+    return memory_.get() + (64 - address % 64) % 64;
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
 
 class EveryOperatorFails : public testing::TestWithParam<std::string> {
  protected:
@@ -120,11 +134,9 @@ TEST_P(EveryOperatorFails, RunAllocatesNothing) {
   const Context context = Context().set_threads(1);
   Plan plan;
   ASSERT_TRUE(entry().prepare(case_, views_, &plan, context).ok());
-  const std::unique_ptr<std::byte[]> memory(new std::byte[plan.workspace_bytes() + 64]);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
-  std::byte* workspace = memory.get() + (64 - address % 64) % 64;
+  const Workspace workspace(plan);
   const FailingAllocations counting(0);
-  EXPECT_TRUE(plan.Run(workspace, plan.workspace_bytes(), context).ok());
+  EXPECT_TRUE(plan.Run(workspace.data(), plan.workspace_bytes(), context).ok());
   EXPECT_EQ(counting.calls(), 0);
 }
 
@@ -192,39 +204,39 @@ TEST_P(EveryOperatorFails, WorksInTheChildOfAFork) {
 }
 
 // The bookkeeping of the threads fails too: the call is done by the caller's thread, or refused.
-TEST(ThreadsTest, WithoutMemoryForThreadsTheCallIsStillRight) {
+TEST_P(EveryOperatorFails, IsRightWithoutMemoryForThreads) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "malloc is ThreadSanitizer's: oneTBB would see half of its allocations fail";
 #endif
-  const OperatorEntry& entry = *FindOperator("mhc_post");
-  Case c;
-  c.seq = 600;
-  c.d = 512;
-  Random random(6);
-  CaseTensors tensors = Allocate(entry, c, Layout::kDense, random);
-  FillInputs(entry, c, tensors, random);
+  ASSERT_TRUE(Make(0, 300, 256));
   const Context context = Context().set_threads(4);
   Plan plan;
-  ASSERT_TRUE(entry.prepare(c, tensors.Views(), &plan, context).ok());
-  ASSERT_TRUE(plan.Run(nullptr, 0, context).ok());
-  const std::string right = OutputBits(tensors);
-  for (std::int64_t k = 1; k <= 40; ++k) {
-    for (std::size_t t = 0; t < tensors.specs.size(); ++t) {
-      if (tensors.specs[t].output) harness::FillBytes(tensors.buffers[t].view, std::byte{0xff});
+  ASSERT_TRUE(entry().prepare(case_, views_, &plan, context).ok());
+  const Workspace workspace(plan);
+  const auto run = [&] { return plan.Run(workspace.data(), plan.workspace_bytes(), context); };
+  ASSERT_TRUE(run().ok());
+  const std::string right = OutputBits(tensors_);
+  bool failed = true;
+  for (std::int64_t k = 1; failed && k <= 100; ++k) {
+    for (Mode mode : {Mode::kOne, Mode::kAllFrom}) {
+      for (std::size_t t = 0; t < views_.size(); ++t) {
+        if (tensors_.specs[t].output) harness::FillBytes(views_[t], std::byte{0xff});
+      }
+      Status status;
+      {
+        const FailingAllocations failing(k, mode);
+        status = run();
+        failed = failing.failed();
+      }
+      if (!status.ok()) {
+        EXPECT_FALSE(status.message().empty()) << "allocation " << k;
+        continue;
+      }
+      EXPECT_TRUE(OutputBits(tensors_) == right) << "allocation " << k;
     }
-    Status status;
-    {
-      const FailingAllocations failing(k, Mode::kAllFrom);
-      status = plan.Run(nullptr, 0, context);
-    }
-    if (!status.ok()) {
-      EXPECT_FALSE(status.message().empty()) << "allocation " << k;
-      continue;
-    }
-    EXPECT_TRUE(OutputBits(tensors) == right) << "allocation " << k;
   }
-  ASSERT_TRUE(plan.Run(nullptr, 0, context).ok()) << "with memory again";
-  EXPECT_TRUE(OutputBits(tensors) == right) << "with memory again";
+  ASSERT_TRUE(run().ok()) << "with memory again";
+  EXPECT_TRUE(OutputBits(tensors_) == right) << "with memory again";
 }
 
 void Ignore(int) {}

@@ -93,6 +93,44 @@ inline void SetToken(const OperatorEntry& entry, const Case& c, const harness::C
   }
 }
 
+inline std::string OutputBits(const harness::CaseTensors& tensors) {
+  std::string bits;
+  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
+    if (tensors.specs[k].output) bits += harness::Bits(tensors.buffers[k].view);
+  }
+  return bits;
+}
+
+// Every FP32 input of the call that counts at all counts beyond 16 bits: values that BF16 and FP16
+// round to the same numbers give other outputs. `run` computes once more and returns the outputs'
+// bits. Returns how many inputs count; their values are as before in the end.
+template <class Run>
+int ExpectCoefficientsCount(const harness::CaseTensors& tensors, const Run& run,
+                            const std::string& what) {
+  int compared = 0;
+  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
+    const TensorView& view = tensors.buffers[k].view;
+    if (tensors.specs[k].output || view.dtype != DType::kFloat32) continue;
+    const std::vector<double> values = harness::ReadAll(view);
+    const auto run_with = [&](double factor) {
+      std::vector<double> changed;
+      for (double value : values) {
+        const float narrow = ToFloat(ToBFloat16(static_cast<float>(value)));
+        changed.push_back(static_cast<double>(narrow) * factor);
+      }
+      harness::WriteAll(view, changed);
+      return run();
+    };
+    const std::string rounded = run_with(1);
+    if (run_with(1.5) != rounded) {  // an absent form's input may count for nothing
+      ++compared;
+      EXPECT_NE(run_with(1 + 0x1.fp-13), rounded) << tensors.specs[k].name << " " << what;
+    }
+    harness::WriteAll(view, values);
+  }
+  return compared;
+}
+
 }  // namespace anabranch
 
 #endif  // ANABRANCH_TESTS_OPS_KNOWN_FAULTS_H_

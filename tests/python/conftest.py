@@ -37,7 +37,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-N, D = 4, 24
+N, D = 4, 24  # tests may set another D
 
 
 def _post(h_res: str) -> Callable[..., list[Any]]:
@@ -116,7 +116,7 @@ def _head(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> li
 
 def _with_gamma(make: Callable[..., list[Any]], shape: tuple[int, ...]) -> Callable[..., list[Any]]:
     def gamma_last(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
-        return [*make(tokens, dtype, g), _random(shape, wide(dtype), g)]
+        return [*make(tokens, dtype, g), _random((*shape, D), wide(dtype), g)]
 
     return gamma_last
 
@@ -153,7 +153,7 @@ CASES = [
     _case("mhc_pre", "mhc_pre", _pre(24, 4)),
     _case("mhc_pre_permutation", "mhc_pre", _pre(12, 3), residual="permutation"),
     _case("mhc_pre_none", "mhc_pre", _pre(8, 4, 2), residual="none"),
-    _gamma_case("mhc_pre_gamma", "mhc_pre", _pre(24, 4), "gamma", (4, D)),
+    _gamma_case("mhc_pre_gamma", "mhc_pre", _pre(24, 4), "gamma", (4,)),
     _case("mhc_pre_sinkhorn", "mhc_pre_sinkhorn", _pre(24, 4), num_iters=5),
     _case("mhc_post_pre", "mhc_post_pre", _post_pre("matrix"), num_iters=5),
     _case("mhc_post_pre_unmixed", "mhc_post_pre", _post_pre("none"), num_iters=5),
@@ -170,9 +170,9 @@ CASES = [
     _case("block_attn_res", "block_attn_res", _blocks(False)),
     _case("block_attn_res_partial", "block_attn_res", _blocks(True), scale=0.7),
     _case("block_attn_res_raw", "block_attn_res", _blocks(True), enable_rmsnorm=False),
-    _gamma_case("block_attn_res_gamma", "block_attn_res", _blocks(True), "rmsnorm_gamma", (D,)),
+    _gamma_case("block_attn_res_gamma", "block_attn_res", _blocks(True), "rmsnorm_gamma", ()),
     _case("attn_res_prepare", "attn_res_prepare", _prepare),
-    _gamma_case("attn_res_prepare_gamma", "attn_res_prepare", _prepare, "rmsnorm_gamma", (2, D)),
+    _gamma_case("attn_res_prepare_gamma", "attn_res_prepare", _prepare, "rmsnorm_gamma", (2,)),
     _case("attn_res_merge", "attn_res_merge", _merge),
 ]
 

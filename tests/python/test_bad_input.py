@@ -203,6 +203,23 @@ def test_every_argument(call, how):
         assert str(recorded.value) == str(plain.value)
 
 
+CACHES = ("inv_rms", "h_mix", "h_pre", "hc_before_norm", "sum_out", "norm_out", "alpha_cache",
+          "rms_cache")  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [c for c in CALLS if set(CACHES) & set(c.make())], ids=repr)
+def test_caches_of_the_wrong_size(call):
+    """One longer or shorter in any dimension: refused by name."""
+    arguments = call.make()
+    for slot in set(CACHES) & set(arguments):
+        right = arguments[slot]
+        for dim, more in itertools.product(range(right.ndim), (1, -1)):
+            shape = [size + more * (k == dim) for k, size in enumerate(right.shape)]
+            with pytest.raises(ValueError, match=rf"^{call.op}: .*expected") as error:
+                call({**arguments, slot: right.new_zeros(shape)})
+            assert "cache" in str(error.value) or "has shape" in str(error.value)
+
+
 def map_trainable(arguments: Arguments) -> Arguments:
     def trainable(t: torch.Tensor) -> torch.Tensor:
         floating = t.is_floating_point() and not t.is_sparse

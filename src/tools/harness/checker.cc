@@ -24,7 +24,7 @@ void CaseChecker::RunReference() {
   Case in_double = case_;
   in_double.dtype = DType::kFloat64;
   reference_ = RunCase(entry_, in_double, want_, Context());
-  fma_bits_.clear();
+  for (std::vector<std::string>& bits : bits_) bits.clear();
 }
 
 Verdict CaseChecker::Check(const Context& context) {
@@ -89,15 +89,18 @@ void CaseChecker::CheckDenseCopy(const Context& context, Verdict* verdict) const
 }
 
 void CaseChecker::CheckOtherTargets(const Context& context, Verdict* verdict) {
-  if (!TargetHasFma(context.target()) || !verdict->ok) return;
+  if (context.target() == Target::kAuto || !verdict->ok) return;
+  const bool fma = TargetHasFma(context.target());
   std::vector<std::string> bits;
   for (std::size_t k = 0; k < tensors_.specs.size(); ++k) {
     bits.push_back(tensors_.specs[k].output ? Bits(tensors_.buffers[k].view) : "");
   }
-  if (fma_bits_.empty()) fma_bits_ = bits;
+  std::vector<std::string>& first = bits_[fma ? 1 : 0];
+  if (first.empty()) first = bits;
   for (std::size_t k = 0; k < bits.size(); ++k) {
-    if (bits[k] == fma_bits_[k]) continue;
-    verdict->Fail(tensors_.specs[k].name + " differs in bits from another target with FMA");
+    if (bits[k] == first[k]) continue;
+    verdict->Fail(tensors_.specs[k].name + " differs in bits from another target " +
+                  (fma ? "with" : "without") + " FMA");
   }
 }
 

@@ -44,7 +44,8 @@ class CaseChecker {
 
   // Runs the call on poisoned outputs and checks it: against the reference, nothing written outside
   // the outputs, every output element written, inputs unchanged, the bits of a dense copy of the
-  // call on one thread, and among targets with FMA the bits of the one checked first.
+  // call on one thread, and the bits of the target checked first: among those with FMA, and among
+  // those without.
   Verdict Check(const Context& context);
 
   // As they stand. After changing inputs call Recompute: the forward's caches and the reference.
@@ -62,7 +63,8 @@ class CaseChecker {
   CaseTensors tensors_;
   CaseTensors want_;
   Status reference_;
-  std::vector<std::string> fma_bits_;  // of the outputs, from the first target with FMA
+  // Of the outputs, from the first target without and the first target with FMA.
+  std::vector<std::string> bits_[2];
 };
 
 // Hashes of the bits of a fixed series of calls: the same on every machine for every target with
