@@ -1,6 +1,7 @@
 // mhc_post_pre beyond what holds for every operator of the table: the bits of the two calls.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
