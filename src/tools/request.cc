@@ -6,6 +6,18 @@
 namespace anabranch::tools {
 namespace {
 
+// A year: more would only be a slip of the keyboard. Not a number compares with nothing, and what
+// goes on "until so many seconds have passed" would go on for ever.
+constexpr double kMostSeconds = 366.0 * 24 * 3600;
+std::string CheckSeconds(const std::string& text) {
+  double seconds = 0;
+  if (CLI::detail::lexical_cast(text, seconds) && seconds >= 0 && seconds <= kMostSeconds) {
+    return {};
+  }
+  return text + " is not a number of seconds, expected 0 .. " +
+         std::to_string(static_cast<long>(kMostSeconds));
+}
+
 constexpr char kCheckExamples[] =
     "\nExamples:\n"
     "  anabranch check                              every operator, every target\n"
@@ -26,7 +38,8 @@ void AddCheck(CLI::App& app, CheckOptions* o) {
   check->add_option("--seed", o->seed, "Seed of the random cases")->capture_default_str();
   check->add_option("--cases", o->cases, "Cases an operator pass")->capture_default_str();
   check->add_option("--case", o->only, "Run this case alone")->check(CLI::NonNegativeNumber);
-  check->add_option("--seconds", o->seconds, "As many cases as fit, an operator pass");
+  check->add_option("--seconds", o->seconds, "As many cases as fit, an operator pass")
+      ->check(CheckSeconds);
   check->add_option("--target", o->target,
                     "One SIMD target (default: ANABRANCH_TARGET, or all that run here)");
   check->add_option("--threads", o->threads, "Threads (default: random)");
@@ -48,7 +61,7 @@ void AddBench(CLI::App& app, BenchOptions* o) {
   bench->add_option("--repeat", o->repeat, "Measurements, of which the median counts")
       ->capture_default_str();
   bench->add_option("--min-time", o->min_time, "Go on measuring for so many seconds a line")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CheckSeconds);
   bench->add_flag("--quick", o->quick, "Smaller shapes, fewer repeats");
   bench->add_flag("--plan", o->plan, "Show how the work is cut, run nothing");
   bench->add_option("--json", o->json, "Also write the results to this file");

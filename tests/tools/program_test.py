@@ -153,6 +153,15 @@ class CheckTest(ProgramTest):
         self.assert_fine(result)
         self.assertRegex(result.stdout, r"(?m)^mhc_post_backward +1 ")
 
+    def test_seconds_that_never_pass_are_refused(self):
+        # Found by fuzzing: "nan" measured for ever.
+        for command, option in (("bench", "--min-time"), ("check", "--seconds")):
+            for value in ("nan", "-nan", "inf", "-1", "1e99", "x"):
+                result = run(command, "mhc_permutation", f"{option}={value}")
+                self.assertEqual(result.returncode, 2, value)
+                self.assertIn(f"{option}: {value} is not a number of seconds, expected 0 ..",
+                              result.stderr)
+
     def test_seconds(self):
         result = run("check", "mhc_post", "--seconds", "0.2")
         self.assert_fine(result)
