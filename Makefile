@@ -39,7 +39,7 @@ check: build  ## random awkward calls of every operator against its definition; 
 	@$(BUILD)/examples/cpp_mhc_post $(TEXT)
 	@$(BUILD)/examples/aclnn_mhc_post $(TEXT)
 
-bench: build  ## speed beside PyTorch's alternatives and against the roofs (ARGS=: an hour; else ARGS=--quick)
+bench: build  ## speed beside PyTorch's alternatives and against the roofs (ARGS=: a quarter of an hour; else ARGS=--quick)
 	@scripts/python_env.sh bench
 	@build/venv/bin/python bench/suite.py --program $(BUILD)/src/tools/anabranch $(ARGS)
 

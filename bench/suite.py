@@ -1,7 +1,7 @@
 """Compares anabranch with what a PyTorch user would take instead, in one process, side by side.
 
     python bench/suite.py --quick            # two minutes
-    python bench/suite.py --out out/bench    # all of it: about an hour on two cores
+    python bench/suite.py --out out/bench    # all of it: about a quarter of an hour on two cores
 
 Writes results.json, table.md and plots into the output folder and prints the table.
 

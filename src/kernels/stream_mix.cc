@@ -69,6 +69,7 @@ struct OutRows {
   T* rows;
   std::ptrdiff_t lane;
   T* Row(int i) const { return rows + i * lane; }
+  OutRows From(std::int64_t k) const { return {rows != nullptr ? rows + k : nullptr, lane}; }
 };
 
 // One unit of 32 elements of all rows. N = 0: any n. Reads everything of a part before it writes.
@@ -147,23 +148,19 @@ void Forward(const StreamMixForward& a) {
     const std::int64_t count = std::min(kChunk, a.d - begin);
     const T* x = static_cast<const T*>(a.x) + begin;
     const T* h_out = static_cast<const T*>(a.h_out) + begin;
-    OutRows<T> kept{y.rows + begin, y.lane};
-    if (a.streaming) kept = {chunked ? buffer : nullptr, kChunk};
-    const OutRows<T> lines{direct ? past.rows + begin : nullptr, past.lane};
+    const OutRows<T> kept =
+        a.streaming ? OutRows<T>{chunked ? buffer : nullptr, kChunk} : y.From(begin);
+    const OutRows<T> lines = direct ? past.From(begin) : OutRows<T>{};
     const T* x_ahead = x + Ahead(begin, a.d, a.x_next);
     const T* h_out_ahead = h_out + Ahead(begin, a.d, a.h_out_next);
-    const auto from = [](const OutRows<T>& rows, std::int64_t k) {
-      return OutRows<T>{rows.rows != nullptr ? rows.rows + k : nullptr, rows.lane};
-    };
     std::int64_t k = 0;
     for (; k + 32 <= count; k += 32) {
       for (int i = 0; i < n; ++i) PrefetchUnit(x_ahead + k + i * a.x_lane);
       PrefetchUnit(h_out_ahead + k);
-      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, from(kept, k),
-                     from(lines, k));
+      ForwardUnit<N>(x + k, a.x_lane, h_out + k, a.h_post, a.h_res, n, kept.From(k), lines.From(k));
     }
     if (const auto rest = static_cast<std::size_t>(count - k); rest > 0) {
-      ForwardTail<N>(a, begin + k, rest, from(kept, k), from(lines, k));
+      ForwardTail<N>(a, begin + k, rest, kept.From(k), lines.From(k));
     }
     for (int i = 0; chunked && i < n; ++i) {
       StreamOut(kept.Row(i), past.Row(i) + begin, static_cast<std::size_t>(count) * sizeof(T));

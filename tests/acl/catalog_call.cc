@@ -269,6 +269,11 @@ bool CatalogCall::Exists(const OperatorEntry& entry, const Case& c) {
   return true;
 }
 
+Case CatalogCall::FirstForm(const OperatorEntry& entry, Case c) {
+  while (!entry.supports(c) || !Exists(entry, c)) ++c.variant;
+  return c;
+}
+
 bool CatalogCall::Has(std::string_view name) const {
   return std::any_of(tensors_.specs.begin(), tensors_.specs.end(),
                      [&](const TensorSpec& spec) { return spec.name == name; });

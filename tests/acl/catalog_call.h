@@ -30,6 +30,8 @@ class CatalogCall {
 
   // The C face has this form of the operator (it has no clamp, for example).
   static bool Exists(const OperatorEntry& entry, const Case& c);
+  // `c` in the first form from its own on that exists.
+  static Case FirstForm(const OperatorEntry& entry, Case c);
 
   // 0 or the first error's code.
   int Prepare();                    // tensors, lists, phase 1, the workspace

@@ -49,12 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Table, ExecutorIndex, testing::ValuesIn(CatalogCall::Na
 
 TEST_P(ExecutorIndex, CountsTheArgumentsOfTheSignature) {
   const OperatorEntry& entry = *FindOperator(GetParam());
-  Case c;
-  c.seq = 2;
-  c.n = 3;
-  c.d = 8;
-  c.num_iters = 2;
-  while (!entry.supports(c) || !CatalogCall::Exists(entry, c)) ++c.variant;
+  const Case c = CatalogCall::FirstForm(entry, {.seq = 2, .n = 3, .d = 8, .num_iters = 2});
   harness::Random random(3);
   harness::CaseTensors tensors = Allocate(entry, c, harness::Layout::kDense, random);
   FillInputs(entry, c, tensors, random);

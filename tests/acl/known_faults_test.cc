@@ -18,6 +18,7 @@ namespace {
 using harness::Bits;
 using harness::CaseTensors;
 using harness::Layout;
+using harness::OutputBits;
 using harness::Random;
 
 class AclKnownFaults : public KnownFaults {

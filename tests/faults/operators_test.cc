@@ -18,23 +18,15 @@ namespace {
 using faults::FailingAllocations;
 using faults::LiveBlocks;
 using faults::Mode;
-using harness::Bits;
 using harness::CaseTensors;
 using harness::Layout;
+using harness::OutputBits;
 using harness::Random;
 
 std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const OperatorEntry& entry : Operators()) names.push_back(entry.name);
   return names;
-}
-
-std::string OutputBits(const CaseTensors& tensors) {
-  std::string bits;
-  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
-    if (tensors.specs[k].output) bits += Bits(tensors.buffers[k].view);
-  }
-  return bits;
 }
 
 // Memory of a caller for a plan.

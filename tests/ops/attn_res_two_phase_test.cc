@@ -214,11 +214,7 @@ TEST(AttnResTwoPhaseTest, StreamedMergesHaveTheSameBits) {
   const TensorView ones = l.View();
   for (std::int64_t t = 0; t < tokens; ++t) static_cast<float*>(ones.data)[t] = 2;
   const auto at = [](Buffer& buffer, std::int64_t first, std::int64_t count) {
-    TensorView view = buffer.View();
-    view.data = static_cast<std::byte*>(view.data) +
-                first * view.strides[0] * static_cast<std::int64_t>(DTypeSize(view.dtype));
-    view.sizes[0] = count;
-    return view;
+    return SomeTokens(buffer.View(), first, count);
   };
   const auto run = [&](std::int64_t first, std::int64_t count, bool streaming) {
     AttnResMergeArgs a;

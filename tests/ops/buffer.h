@@ -39,6 +39,14 @@ struct Buffer {
   std::vector<std::byte> bytes;
 };
 
+// Tokens first .. first + count - 1 of a view whose first dimension counts them.
+inline TensorView SomeTokens(TensorView view, std::int64_t first, std::int64_t count) {
+  view.data = static_cast<std::byte*>(view.data) +
+              first * view.strides[0] * static_cast<std::int64_t>(DTypeSize(view.dtype));
+  view.sizes[0] = count;
+  return view;
+}
+
 template <class Args>
 void MustRun(const Args& args, const Context& context, bool* streaming = nullptr) {
   Plan plan;

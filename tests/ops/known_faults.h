@@ -93,14 +93,6 @@ inline void SetToken(const OperatorEntry& entry, const Case& c, const harness::C
   }
 }
 
-inline std::string OutputBits(const harness::CaseTensors& tensors) {
-  std::string bits;
-  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
-    if (tensors.specs[k].output) bits += harness::Bits(tensors.buffers[k].view);
-  }
-  return bits;
-}
-
 // Every FP32 input of the call that counts at all counts beyond 16 bits: values that BF16 and FP16
 // round to the same numbers give other outputs. `run` computes once more and returns the outputs'
 // bits. Returns how many inputs count; their values are as before in the end.

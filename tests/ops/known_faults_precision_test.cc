@@ -12,6 +12,7 @@ namespace {
 
 using harness::CaseTensors;
 using harness::Layout;
+using harness::OutputBits;
 using harness::Random;
 
 // Every FP32 input that counts at all counts beyond 16 bits, beside BF16 activations too.

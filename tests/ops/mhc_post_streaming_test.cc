@@ -57,13 +57,6 @@ TensorView WithoutStreams(const TensorView& view) {
   return v;
 }
 
-TensorView Tokens(TensorView view, std::int64_t first, std::int64_t count) {
-  view.data = static_cast<std::byte*>(view.data) +
-              first * view.strides[0] * static_cast<std::int64_t>(DTypeSize(view.dtype));
-  view.sizes[0] = count;
-  return view;
-}
-
 struct Call {
   Call(std::int64_t tokens, const Rows& where)
       : random(5),
@@ -79,24 +72,24 @@ struct Call {
         grad_h_res(DType::kFloat32, {tokens, kStreams, kStreams}) {}
   MhcPostArgs Forward(std::int64_t first, std::int64_t count) {
     MhcPostArgs a;
-    a.x = Tokens(x.View(), first, count);
-    a.h_res = Tokens(h_res.View(), first, count);
-    a.h_out = Tokens(h_out.View(), first, count);
-    a.h_post = Tokens(h_post.View(), first, count);
-    a.y = Tokens(y.view, first, count);
+    a.x = SomeTokens(x.View(), first, count);
+    a.h_res = SomeTokens(h_res.View(), first, count);
+    a.h_out = SomeTokens(h_out.View(), first, count);
+    a.h_post = SomeTokens(h_post.View(), first, count);
+    a.y = SomeTokens(y.view, first, count);
     return a;
   }
   MhcPostBackwardArgs Backward(std::int64_t first, std::int64_t count) {
     MhcPostBackwardArgs a;
-    a.grad_output = Tokens(grad.View(), first, count);
-    a.x = Tokens(x.View(), first, count);
-    a.h_res = Tokens(h_res.View(), first, count);
-    a.h_out = Tokens(h_out.View(), first, count);
-    a.h_post = Tokens(h_post.View(), first, count);
-    a.grad_x = Tokens(grad_x.view, first, count);
-    a.grad_h_res = Tokens(grad_h_res.View(), first, count);
-    a.grad_h_out = Tokens(WithoutStreams(grad_h_out.view), first, count);
-    a.grad_h_post = Tokens(grad_h_post.View(), first, count);
+    a.grad_output = SomeTokens(grad.View(), first, count);
+    a.x = SomeTokens(x.View(), first, count);
+    a.h_res = SomeTokens(h_res.View(), first, count);
+    a.h_out = SomeTokens(h_out.View(), first, count);
+    a.h_post = SomeTokens(h_post.View(), first, count);
+    a.grad_x = SomeTokens(grad_x.view, first, count);
+    a.grad_h_res = SomeTokens(grad_h_res.View(), first, count);
+    a.grad_h_out = SomeTokens(WithoutStreams(grad_h_out.view), first, count);
+    a.grad_h_post = SomeTokens(grad_h_post.View(), first, count);
     return a;
   }
   // Every byte of the outputs, with what lies around their rows.

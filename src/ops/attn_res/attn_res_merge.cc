@@ -37,15 +37,6 @@ class MergePlan : public TwoPhasePlan {
   }
 
   const float* O(std::int64_t t) const { return reinterpret_cast<const float*>(o_.Token(t)); }
-  // Of the next token, to be fetched; null: there is none, or it is not dense.
-  const float* OAhead(std::int64_t t) const {
-    return t + 1 < tokens_ && o_.stride1 == 1 ? O(t + 1) : nullptr;
-  }
-
-  void PackO(std::int64_t t, float* packed) const {
-    if (o_.stride1 == 1) return packed_.pack({O(t), OAhead(t), d_, packed});
-    PackRow(O(t), o_.stride1, d_, dtype_, packed);
-  }
 
   Sources v_;
   TokenRows o_, m_, l_;
@@ -104,7 +95,7 @@ class ForwardPlan : public MergePlan {
       v_.Gather(t, begin, length, pieces, &row);
       h_.Open(t, begin, out_pieces, &out);
       query_.join({o + begin, weights.old_part, row, weights.new_part, length, out, info.streaming,
-                   whole ? OAhead(t) : nullptr});
+                   whole && t + 1 < tokens_ && o_.stride1 == 1 ? O(t + 1) : nullptr});
       h_.Scatter(t, begin, length, &out);
     }
   }
@@ -180,7 +171,7 @@ class BackwardPlan : public MergePlan {
     auto* carry = whole_ ? nullptr : reinterpret_cast<float*>(pieces + 3 * piece_bytes_);
     if (carry != nullptr) std::fill_n(carry, 2 * kAttnCarry, 0.0f);
     AttnRowSums by_v, by_o;
-    PackO(t, o);
+    PackToken(o_, t, o);
     const void* next_v = nullptr;
     const void* next_dh = nullptr;
     const bool fetch = whole_ && t + 1 < tokens_;
@@ -215,9 +206,7 @@ class BackwardPlan : public MergePlan {
           grad_v_.Scatter(t, begin, length, &out);
           packed_.sum_packed({&dh, &weights.old_part, 1, length, false, o + begin});
         });
-    auto* grad_o = reinterpret_cast<float*>(grad_o_.Token(t));
-    if (grad_o_.stride1 == 1) return packed_.unpack({o, d_, grad_o, info.streaming});
-    UnpackRow(o, d_, dtype_, grad_o, grad_o_.stride1);
+    UnpackToken(o, grad_o_, t);
   }
 
   Sources grad_h_, grad_v_;

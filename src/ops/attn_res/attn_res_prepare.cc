@@ -314,9 +314,7 @@ class BackwardPlan : public PreparePlanBase {
     for (int l = 0; l < count; ++l) rms[l] = Rms(sums[l].squares);
     std::fill_n(x.c, count, 0.0f);
     for (std::int64_t s = 0; s < queries_; ++s) {
-      const TokenRows& o = parts_[static_cast<std::size_t>(s)].o;
-      PackRow(reinterpret_cast<const float*>(o.Token(t)), o.stride1, d_, dtype_,
-              x.grad_o + s * vector_floats());
+      PackToken(parts_[static_cast<std::size_t>(s)].o, t, x.grad_o + s * vector_floats());
     }
     DotAll(t, queries, x, x.p);
     DotAll(t, x.grad_o, x, x.t);

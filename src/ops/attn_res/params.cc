@@ -96,12 +96,10 @@ void PackQuery(const ParamRow& w, const ParamRow& gamma, float scale, std::int64
 
 void PackRow(const float* from, std::int64_t stride, std::int64_t d, DType rows, float* packed) {
   std::fill(packed + d / 32 * 32, packed + PackedLength(d), 0.0f);
-  if (stride == 1) return Pack(from, d, rows, packed);
   for (std::int64_t k = 0; k < d; ++k) packed[PackedIndex(rows, k)] = from[k * stride];
 }
 
 void UnpackRow(const float* packed, std::int64_t d, DType rows, float* to, std::int64_t stride) {
-  if (stride == 1) return Unpack(packed, d, rows, to);
   for (std::int64_t k = 0; k < d; ++k) to[k * stride] = packed[PackedIndex(rows, k)];
 }
 

@@ -32,7 +32,8 @@ class ParamRow {
 void PackQuery(const ParamRow& w, const ParamRow& gamma, float scale, std::int64_t d, DType rows,
                float* packed);
 
-// Copies an FP32 row of any stride into packed order, padded with zeros, and back.
+// Copies an FP32 row of any stride into packed order, padded with zeros, and back, element by
+// element; dense rows: AttnPackedKernels.
 void PackRow(const float* from, std::int64_t stride, std::int64_t d, DType rows, float* packed);
 void UnpackRow(const float* packed, std::int64_t d, DType rows, float* to, std::int64_t stride);
 

@@ -65,6 +65,24 @@ class TwoPhasePlan : public PlanImpl {
     }
   }
 
+  // An FP32 row of a token, packed; a dense one of the next token is fetched meanwhile.
+  void PackToken(const TokenRows& rows, std::int64_t t, float* packed) const {
+    const auto row = [&rows](std::int64_t token) {
+      return reinterpret_cast<const float*>(rows.Token(token));
+    };
+    if (rows.stride1 == 1) {
+      return packed_.pack({row(t), t + 1 < tokens_ ? row(t + 1) : nullptr, d_, packed});
+    }
+    PackRow(row(t), rows.stride1, d_, dtype_, packed);
+  }
+
+  // The other way round.
+  void UnpackToken(const float* packed, const TokenRows& rows, std::int64_t t) const {
+    auto* row = reinterpret_cast<float*>(rows.Token(t));
+    if (rows.stride1 == 1) return packed_.unpack({packed, d_, row, info.streaming});
+    UnpackRow(packed, d_, dtype_, row, rows.stride1);
+  }
+
   // Sums of all rows of a token with `query`; `carry` is scratch of CarryBytes. Rows that are dense
   // are fetched for the next token meanwhile.
   void Dots(const Sources& sources, std::int64_t t, const float* query, bool squares,

@@ -99,6 +99,14 @@ std::string Bits(const TensorView& view) {
   return bits;
 }
 
+std::string OutputBits(const CaseTensors& tensors) {
+  std::string bits;
+  for (std::size_t k = 0; k < tensors.specs.size(); ++k) {
+    if (tensors.specs[k].output) bits += Bits(tensors.buffers[k].view);
+  }
+  return bits;
+}
+
 void FillBytes(const TensorView& view, std::byte value) {
   const std::size_t element = DTypeSize(view.dtype);
   if (IsDense(view)) {

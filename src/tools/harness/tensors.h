@@ -74,6 +74,9 @@ struct CaseTensors {
   const TensorView& View(const std::string& name) const;
 };
 
+// The bits of all outputs, one behind the other.
+std::string OutputBits(const CaseTensors& tensors);
+
 // Allocates and poisons; values are not set.
 CaseTensors Allocate(const OperatorEntry& entry, const Case& c, Layout layout, Random& random);
 
