@@ -75,12 +75,13 @@ bool Interleave(const TensorView& a, const TensorView& b) {
 }  // namespace
 
 void Checker::Fail(StatusCode code, const std::string& message) {
-  if (ok()) status_ = Status(code, std::string(op_) + ": " + message);
+  if (!ok()) return;
+  status_ = Status(code, op_[0] == '\0' ? message : std::string(op_) + ": " + message);
 }
 
-void Checker::Required(const char* name, const TensorView& t) {
+void Checker::Required(ArgName name, const TensorView& t) {
   if (!ok() || t.defined()) return;
-  Fail(StatusCode::kNullArgument, std::string(name) + " is absent, expected a tensor");
+  Fail(StatusCode::kNullArgument, name.str() + " is absent, expected a tensor");
 }
 
 void Checker::AllOrNone(std::initializer_list<NamedTensor> tensors) {
@@ -91,23 +92,22 @@ void Checker::AllOrNone(std::initializer_list<NamedTensor> tensors) {
   std::string all;
   for (const NamedTensor& t : tensors) {
     if (!all.empty()) all += &t + 1 == tensors.end() ? " and " : ", ";
-    all += t.name;
+    all += t.name.str();
   }
-  Invalid(std::string(missing->name) + " is absent, expected all of " + all + " or none of them");
+  Invalid(missing->name.str() + " is absent, expected all of " + all + " or none of them");
 }
 
-void Checker::Activation(const char* name, const TensorView& t) {
+void Checker::Activation(ArgName name, const TensorView& t) {
   if (!ok() || !t.defined()) return;
   if (DTypeSize(t.dtype) == 0) {
-    Invalid(std::string(name) +
-            " has an unknown dtype, expected float32, bfloat16, float16 or float64");
+    Invalid(name.str() + " has an unknown dtype, expected float32, bfloat16, float16 or float64");
   }
 }
 
-void Checker::HasDType(const char* name, const TensorView& t, DType wanted, const char* why) {
+void Checker::HasDType(ArgName name, const TensorView& t, DType wanted, const char* why) {
   if (!ok() || !t.defined() || t.dtype == wanted) return;
-  Invalid(std::string(name) + " has dtype " + DTypeName(t.dtype) + ", expected " +
-          DTypeName(wanted) + " " + why);
+  Invalid(name.str() + " has dtype " + DTypeName(t.dtype) + ", expected " + DTypeName(wanted) +
+          " " + why);
 }
 
 void Checker::Activations(DType wanted, std::initializer_list<NamedTensor> tensors) {
@@ -121,10 +121,10 @@ void Checker::Coefficients(DType activation, std::initializer_list<NamedTensor> 
   for (const NamedTensor& t : tensors) HasDType(t.name, t.tensor, wanted, why);
 }
 
-void Checker::Sane(const char* name, const TensorView& t, int min_rank, const char* layout) {
+void Checker::Sane(ArgName name, const TensorView& t, int min_rank, const char* layout) {
   if (!ok() || !t.defined()) return;
   const auto refuse = [&](const std::string& wanted) {
-    Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected " + wanted);
+    Invalid(name.str() + " has shape " + ToString(t.sizes) + ", expected " + wanted);
   };
   if (t.rank() > kMaxRank) return refuse("at most " + std::to_string(kMaxRank) + " dimensions");
   if (t.rank() < min_rank) return refuse(layout);
@@ -141,7 +141,7 @@ void Checker::Sane(const char* name, const TensorView& t, int min_rank, const ch
   }
 }
 
-void Checker::Matches(const char* name, const TensorView& t, Dims* pattern, const char* like) {
+void Checker::Matches(ArgName name, const TensorView& t, Dims* pattern, const Like& like) {
   if (!ok() || !t.defined()) return;
   bool same = t.rank() == pattern->rank && t.rank() <= kMaxRank;
   for (int i = 0; same && i < t.rank(); ++i) {
@@ -151,13 +151,13 @@ void Checker::Matches(const char* name, const TensorView& t, Dims* pattern, cons
     same = wanted == t.sizes[i];
   }
   if (!same) {
-    Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected " +
-            ToString(*pattern) + " to match " + like);
+    Invalid(name.str() + " has shape " + ToString(t.sizes) + ", expected " + ToString(*pattern) +
+            " to match " + like.str());
   }
 }
 
-void Checker::MatchesTokens(const char* name, const TensorView& t, Dims* leading, Dims* inner,
-                            const char* like) {
+void Checker::MatchesTokens(ArgName name, const TensorView& t, Dims* leading, Dims* inner,
+                            const Like& like) {
   if (!ok() || !t.defined()) return;
   Dims pattern = Concat(*leading, *inner);
   Matches(name, t, &pattern, like);
@@ -166,8 +166,8 @@ void Checker::MatchesTokens(const char* name, const TensorView& t, Dims* leading
   std::copy_n(pattern.values + leading->rank, inner->rank, inner->values);
 }
 
-void Checker::MatchesMatrix(const char* name, const TensorView& t, Dims* leading, std::int64_t* n,
-                            const char* like) {
+void Checker::MatchesMatrix(ArgName name, const TensorView& t, Dims* leading, std::int64_t* n,
+                            const Like& like) {
   if (!ok() || !t.defined()) return;
   if (t.rank() == leading->rank + 1) {
     Dims flat{*n == kUnknown ? kUnknown : *n * *n};
@@ -177,8 +177,7 @@ void Checker::MatchesMatrix(const char* name, const TensorView& t, Dims* leading
   MatchesTokens(name, t, leading, &inner, like);
   if (!ok()) return;
   if (inner[0] != kUnknown && inner[1] != kUnknown && inner[0] != inner[1]) {
-    return Invalid(std::string(name) + " has shape " + ToString(t.sizes) +
-                   ", expected square matrices");
+    return Invalid(name.str() + " has shape " + ToString(t.sizes) + ", expected square matrices");
   }
   *n = inner[0] != kUnknown ? inner[0] : inner[1];
 }
@@ -189,51 +188,51 @@ void Checker::InRange(const char* what, std::int64_t value, std::int64_t low, st
           ".." + std::to_string(high));
 }
 
-void Checker::NonNegative(const char* name, double value) {
+void Checker::NonNegative(ArgName name, double value) {
   if (!ok() || (std::isfinite(value) && value >= 0)) return;
   char text[32];
   std::snprintf(text, sizeof(text), "%g", value);
-  Invalid(std::string(name) + " is " + text + ", expected a finite number >= 0");
+  Invalid(name.str() + " is " + text + ", expected a finite number >= 0");
 }
 
-void Checker::Addressable(const char* name, const TensorView& t) {
+void Checker::Addressable(ArgName name, const TensorView& t) {
   if (!ok() || !t.defined()) return;
   if (t.strides.rank != t.rank()) {
-    return Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
+    return Invalid(name.str() + " has strides " + ToString(t.strides) + " for shape " +
                    ToString(t.sizes) + ", expected one stride a dimension");
   }
   if (t.rank() > kMaxRank) return Sane(name, t, 0, "");
   for (std::int64_t size : t.sizes) {
     if (size >= 0) continue;  // kUnknown is for shape inference
-    return Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected sizes >= 0");
+    return Invalid(name.str() + " has shape " + ToString(t.sizes) + ", expected sizes >= 0");
   }
   if (t.numel() == 0) return;
   if (t.data == nullptr) {
-    return Fail(StatusCode::kNullArgument, std::string(name) + " has shape " + ToString(t.sizes) +
+    return Fail(StatusCode::kNullArgument, name.str() + " has shape " + ToString(t.sizes) +
                                                " and a null address, expected its data");
   }
   if (reinterpret_cast<std::uintptr_t>(t.data) % DTypeSize(t.dtype) != 0) {
-    return Invalid(std::string(name) + " has an address that is no multiple of its element size " +
+    return Invalid(name.str() + " has an address that is no multiple of its element size " +
                    std::to_string(DTypeSize(t.dtype)) + ", expected element alignment");
   }
   std::int64_t low = 0;
   std::int64_t high = 0;
   if (!ByteRange(t, &low, &high)) {
-    Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
-            ToString(t.sizes) + ", expected an extent within memory");
+    Invalid(name.str() + " has strides " + ToString(t.strides) + " for shape " + ToString(t.sizes) +
+            ", expected an extent within memory");
   }
 }
 
-void Checker::NotSelfOverlapping(const char* name, const TensorView& t) {
+void Checker::NotSelfOverlapping(ArgName name, const TensorView& t) {
   if (!ok() || !t.defined() || t.numel() <= 1) return;
   if (!Nested(t.sizes, t.strides, 0)) {
-    Invalid(std::string(name) + " has strides " + ToString(t.strides) + " for shape " +
-            ToString(t.sizes) + ", expected an output whose elements do not overlap");
+    Invalid(name.str() + " has strides " + ToString(t.strides) + " for shape " + ToString(t.sizes) +
+            ", expected an output whose elements do not overlap");
   }
 }
 
-void Checker::Disjoint(const char* out_name, const TensorView& out, const char* name,
-                       const TensorView& t, bool same_view_works) {
+void Checker::Disjoint(ArgName out_name, const TensorView& out, ArgName name, const TensorView& t,
+                       bool same_view_works) {
   if (!ok() || !out.defined() || !t.defined() || out.numel() == 0 || t.numel() == 0) return;
   if (same_view_works && SameView(out, t)) return;
   std::int64_t out_low = 0;
@@ -242,7 +241,7 @@ void Checker::Disjoint(const char* out_name, const TensorView& out, const char* 
   std::int64_t high = 0;
   if (!ByteRange(out, &out_low, &out_high) || !ByteRange(t, &low, &high)) return;
   if (out_low < high && low < out_high && !Interleave(out, t)) {
-    Invalid(std::string(out_name) + " overlaps " + name + ", expected separate memory" +
+    Invalid(out_name.str() + " overlaps " + name.str() + ", expected separate memory" +
             (same_view_works ? " or exactly the same view" : ""));
   }
 }
@@ -256,7 +255,7 @@ void Checker::Memory(std::span<const NamedTensor> inputs, std::span<const NamedT
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const NamedTensor& out = outputs[k];
     for (const NamedTensor& in : inputs) {
-      const bool may_be = out.may_be != nullptr && std::string_view(out.may_be) == in.name;
+      const bool may_be = out.may_be != nullptr && in.name.Is(out.may_be);
       Disjoint(out.name, out.tensor, in.name, in.tensor, may_be);
     }
     for (std::size_t j = 0; j < k; ++j) {

@@ -50,7 +50,7 @@ void CheckCaches(Checker& c, const PreSinkhornCaches& caches) {
   for (const NamedTensor& cache : wanted) any = any || cache.tensor.defined();
   for (const NamedTensor& cache : wanted) {
     if (c.ok() && any && !cache.tensor.defined()) {
-      c.Invalid(std::string(cache.name) +
+      c.Invalid(cache.name.str() +
                 " is absent, expected all of h_pre, h_mix and inv_rms or none of the caches");
     }
   }
