@@ -6,7 +6,6 @@
 #include "anabranch/mhc_options.h"
 #include "anabranch/mhc_permutation.h"
 #include "anabranch/mhc_post.h"
-#include "anabranch/mhc_post_pre.h"
 #include "anabranch/mhc_pre.h"
 #include "anabranch/mhc_pre_sinkhorn.h"
 #include "anabranch/mhc_sinkhorn.h"

@@ -108,24 +108,6 @@ def mhc_post(x: Tensor, h_res: Tensor | None, h_out: Tensor, h_post: Tensor) -> 
     return (h_post.unsqueeze(-1) * _wide(h_out).unsqueeze(-2) + mixed).to(x.dtype)
 
 
-def mhc_post_pre(
-    x: Tensor,
-    h_res: Tensor | None,
-    h_out: Tensor,
-    h_post: Tensor,
-    phi: Tensor,
-    alpha: Tensor,
-    bias: Tensor,
-    hc_mult: int = 4,
-    num_iters: int = 20,
-    hc_eps: float = 1e-6,
-    norm_eps: float = 1e-6,
-) -> tuple[Tensor, ...]:
-    """See :func:`anabranch.mhc_post_pre`."""
-    y = mhc_post(x, h_res, h_out, h_post)
-    return (y, *mhc_pre_sinkhorn(y, phi, alpha, bias, hc_mult, num_iters, hc_eps, norm_eps))
-
-
 def mhc_head(
     x: Tensor,
     fn: Tensor,

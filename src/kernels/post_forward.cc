@@ -45,14 +45,12 @@ PostForward::PostForward(const TensorView& x, const TensorView& h_res, const Ten
       h_post_(h_post, 1),
       dense_(x_.stride1 == 1 && h_out_.stride1 == 1) {}
 
-void PostForward::Run(std::int64_t token, const TokenRows& y, std::int64_t y_token, bool streaming,
-                      const TokenRows* also) const {
+void PostForward::Run(std::int64_t token, const TokenRows& y, bool streaming) const {
   const MixCoefficients c(h_post_, h_res_, token, n_);
   if (StreamsTo(y)) {
     kernels_.forward({x_.Token(token), x_.stride0, h_out_.Token(token), c.post, c.matrix(),
-                      y.Token(y_token), y.stride0, n_, d_, streaming, Next(x_, token),
-                      Next(h_out_, token), also != nullptr ? also->Token(token) : nullptr,
-                      also != nullptr ? also->stride0 : 0});
+                      y.Token(token), y.stride0, n_, d_, streaming, Next(x_, token),
+                      Next(h_out_, token)});
     return;
   }
   alignas(64) std::byte x[kMaxStreams * kPieceBytes];
@@ -62,7 +60,7 @@ void PostForward::Run(std::int64_t token, const TokenRows& y, std::int64_t y_tok
     GatherPiece(x_, token, begin, count, n_, x);
     GatherPiece(h_out_, token, begin, count, 1, h_out);
     kernels_.forward({x, kPiece, h_out, c.post, c.matrix(), x, kPiece, n_, count, false});
-    ScatterPiece(x, y_token, begin, count, n_, y);
+    ScatterPiece(x, token, begin, count, n_, y);
   }
 }
 

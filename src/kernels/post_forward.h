@@ -42,10 +42,8 @@ class PostForward {
   // Whether y can be written with non-temporal stores.
   bool StreamsTo(const TokenRows& y) const { return dense_ && y.stride1 == 1; }
 
-  // y's token `y_token` = h_post h_out + h_res^T x of token `token`. `also`: null, or where the
-  // same is written past the caches as its token `token`; for both StreamsTo must hold then.
-  void Run(std::int64_t token, const TokenRows& y, std::int64_t y_token, bool streaming,
-           const TokenRows* also = nullptr) const;
+  // y = h_post h_out + h_res^T x of one token.
+  void Run(std::int64_t token, const TokenRows& y, bool streaming) const;
 
   const StreamMixKernels& kernels() const { return kernels_; }
 

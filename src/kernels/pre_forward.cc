@@ -76,16 +76,15 @@ bool WritesPastCaches(const TensorView& output) {
 
 PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
                        const ResidualStage* stage, Target target, const Context& context,
-                       PlanInfo* info, const StreamSource* source)
+                       PlanInfo* info)
     : shape_(shape),
       t_(tensors),
       stage_(stage),
-      source_(source),
       kernels_(GetProjectionKernels(tensors.x.dtype, target)),
       sigmoid_(GetSigmoid(target)),
-      x_(source == nullptr ? tensors.x : TensorView(), 2),
+      x_(tensors.x, 2),
       h_in_(tensors.h_in, 1),
-      dense_(source != nullptr || x_.stride1 == 1),
+      dense_(x_.stride1 == 1),
       stream_(dense_ && WritesPastCaches(tensors.h_in)),
       blocks_(CeilDiv(shape.d, kProjectionBlock)) {
   const auto rows = static_cast<std::size_t>(shape.rows());
@@ -126,17 +125,12 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   info->streaming = stream_;
 
   const auto tile = static_cast<std::size_t>(tile_);
-  if (source != nullptr && source->InPlace() == nullptr) {
-    streams_bytes_ =
-        AlignUp(tile * static_cast<std::size_t>(shape.n * shape.d) * DTypeSize(tensors.x.dtype));
-  }
   parameters_bytes_ = AlignUp((3 + rows) * sizeof(float));
   slot_tokens_ = few_tokens_ ? std::min(tile_, kProjectionTokens) : tile_;
   const auto slot_tokens = static_cast<std::size_t>(slot_tokens_);
   slot_bytes_ = AlignUp(slot_tokens * sums_floats_ * sizeof(float)) +
                 AlignUp(slot_tokens * (rows + 1) * sizeof(float)) +
                 2 * AlignUp(slot_tokens * rows * sizeof(float)) +
-                (few_tokens_ ? 0 : streams_bytes_) +
                 (stage != nullptr ? AlignUp(stage->scratch_bytes()) : 0);
   // Packed phi: all of it, or the block at hand of each task of few tokens; and their sums, when
   // split along K those of every block.
@@ -146,8 +140,7 @@ PreForward::PreForward(const PreShape& shape, const PreForwardTensors& tensors,
   const std::size_t partial_sums = !few_tokens_ ? 0 : row_parts_ > 0 ? 1 : n_blocks;
   phi_bytes_ = packed_blocks * AlignUp(packed_floats_ * sizeof(float)) +
                partial_sums * tile * sums_floats_ * sizeof(float);
-  info->workspace_bytes = parameters_bytes_ + AlignUp(phi_bytes_) + threads * slot_bytes_ +
-                          (few_tokens_ ? streams_bytes_ : 0);
+  info->workspace_bytes = parameters_bytes_ + AlignUp(phi_bytes_) + threads * slot_bytes_;
 }
 
 int PreForward::BlockCount(std::int64_t block) const {
@@ -173,25 +166,25 @@ void PreForward::PackBlock(std::int64_t block, float* out) const {
 }
 
 // One block of up to kProjectionTokens tokens; next_*: what will be asked for after it.
-void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
+void PreForward::ProjectGroup(std::int64_t token, int count, std::int64_t block,
                               std::int64_t next_token, std::int64_t next_block, const float* phi,
                               float* sums) const {
   const void* pointers[kProjectionTokens];
   const void* next[kProjectionTokens];
   alignas(64) std::byte staged[kProjectionTokens * kProjectionBlock * sizeof(float)];
-  const auto element = static_cast<std::int64_t>(x.rows.element);
+  const auto element = static_cast<std::int64_t>(x_.element);
   const auto offset = [&](std::int64_t b) {
-    return (b / blocks_ * x.rows.stride0 + BlockBegin(b) * x.rows.stride1) * element;
+    return (b / blocks_ * x_.stride0 + BlockBegin(b) * x_.stride1) * element;
   };
   const std::int64_t here = offset(block);
   const std::int64_t there = offset(next_block);
   for (int m = 0; m < count; ++m) {
-    pointers[m] = x.Token(token + m) + here;
+    pointers[m] = x_.Token(token + m) + here;
     if (dense_) {
-      next[m] = x.Token(std::min(next_token + m, x.end - 1)) + there;
+      next[m] = x_.Token(std::min(next_token + m, shape_.tokens - 1)) + there;
     } else {
       std::byte* to = staged + m * kProjectionBlock * element;
-      CopyStrided(to, 1, pointers[m], x.rows.stride1, BlockCount(block), x.rows.element);
+      CopyStrided(to, 1, pointers[m], x_.stride1, BlockCount(block), x_.element);
       pointers[m] = to;
     }
   }
@@ -199,8 +192,7 @@ void PreForward::ProjectGroup(const Streams& x, std::int64_t token, int count, s
       {pointers, dense_ ? next : nullptr, count, BlockCount(block), phi, shape_.rows(), sums});
 }
 
-void PreForward::ProjectTile(const Streams& x, std::int64_t token, int count, const float* phi,
-                             float* sums) const {
+void PreForward::ProjectTile(std::int64_t token, int count, const float* phi, float* sums) const {
   const std::int64_t all_blocks = blocks_ * shape_.n;
   for (std::int64_t first = 0; first < all_blocks; first += kBlocksAtOnce) {
     const std::int64_t last = std::min(first + kBlocksAtOnce, all_blocks) - 1;
@@ -214,7 +206,7 @@ void PreForward::ProjectTile(const Streams& x, std::int64_t token, int count, co
           next_token = next_group ? token + m + kProjectionTokens : token;
           next_block = next_group ? first : std::min(last + 1, all_blocks - 1);
         }
-        ProjectGroup(x, token + m, group, block, next_token, next_block,
+        ProjectGroup(token + m, group, block, next_token, next_block,
                      phi + static_cast<std::size_t>(block) * packed_floats_,
                      sums + static_cast<std::size_t>(m) * sums_floats_);
       }
@@ -244,8 +236,7 @@ PreForward::Slot PreForward::SlotAt(std::byte* slots, int slot) const {
   s.mix = take(tile * (rows + 1));
   s.gates = take(tile * rows);
   s.z = take(tile * rows);
-  s.streams = at;
-  s.scratch = at + (few_tokens_ ? 0 : streams_bytes_);
+  s.scratch = at;
   return s;
 }
 
@@ -271,22 +262,22 @@ void PreForward::FinishToken(std::int64_t token, const float* sums, float* gates
   }
 }
 
-void PreForward::StoreHIn(const Streams& x, std::int64_t token, const float* weights) const {
+void PreForward::StoreHIn(std::int64_t token, const float* weights) const {
   if (dense_ && h_in_.stride1 == 1) {
     kernels_.weighted_sum(
-        {x.Token(token), x.rows.stride0, weights, shape_.n, shape_.d, h_in_.Token(token), stream_});
+        {x_.Token(token), x_.stride0, weights, shape_.n, shape_.d, h_in_.Token(token), stream_});
     return;
   }
   constexpr std::int64_t kPiece = 128;
-  const auto element = static_cast<std::int64_t>(x.rows.element);
+  const auto element = static_cast<std::int64_t>(x_.element);
   alignas(64) std::byte rows[16 * kPiece * sizeof(float)];
   alignas(64) std::byte out[kPiece * sizeof(float)];
   for (std::int64_t begin = 0; begin < shape_.d; begin += kPiece) {
     const std::int64_t count = std::min(kPiece, shape_.d - begin);
     for (int i = 0; i < shape_.n; ++i) {
       CopyStrided(rows + i * kPiece * element, 1,
-                  x.Token(token) + (i * x.rows.stride0 + begin * x.rows.stride1) * element,
-                  x.rows.stride1, count, x.rows.element);
+                  x_.Token(token) + (i * x_.stride0 + begin * x_.stride1) * element, x_.stride1,
+                  count, x_.element);
     }
     kernels_.weighted_sum({rows, kPiece, weights, shape_.n, count, out, false});
     CopyStrided(h_in_.Token(token) + begin * h_in_.stride1 * element, h_in_.stride1, out, 1, count,
@@ -294,8 +285,8 @@ void PreForward::StoreHIn(const Streams& x, std::int64_t token, const float* wei
   }
 }
 
-void PreForward::FinishTile(const Streams& x, std::int64_t token, int count, const float* sums,
-                            const Slot& slot, const Parameters& parameters) const {
+void PreForward::FinishTile(std::int64_t token, int count, const float* sums, const Slot& slot,
+                            const Parameters& parameters) const {
   const int gated = shape_.n + shape_.post;
   for (int m = 0; m < count; ++m) {
     FinishToken(token + m, sums + static_cast<std::size_t>(m) * sums_floats_,
@@ -312,13 +303,9 @@ void PreForward::FinishTile(const Streams& x, std::int64_t token, int count, con
     for (int i = 0; i < shape_.post; ++i) {
       t_.h_post.At<float>(token + m, i) = t_.post_multiplier * gates[shape_.n + i];
     }
-    StoreHIn(x, token + m, gates);
+    StoreHIn(token + m, gates);
   }
   if (stage_ != nullptr) stage_->Forward(token, count, slot.z, slot.scratch);
-}
-
-TokenRows PreForward::MadeStreams(std::byte* memory, std::int64_t count) const {
-  return TokenRows(TensorView(memory, t_.x.dtype, {count, shape_.n, shape_.d}), 2);
 }
 
 void PreForward::RunTiles(std::byte* workspace, const Context& context) const {
@@ -335,15 +322,8 @@ void PreForward::RunTiles(std::byte* workspace, const Context& context) const {
     const std::int64_t token = item * tile_;
     const int count = static_cast<int>(std::min<std::int64_t>(tile_, shape_.tokens - token));
     std::fill_n(slot.sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
-    TokenRows made;
-    const TokenRows* rows = source_ != nullptr ? source_->InPlace() : &x_;
-    if (rows == nullptr) made = MadeStreams(slot.streams, count);
-    if (source_ != nullptr) source_->Make(token, count, made);
-    // Of streams in place only what this tile has made may be looked at.
-    const std::int64_t end = source_ != nullptr ? token + count : shape_.tokens;
-    const Streams x = rows != nullptr ? Streams{*rows, 0, end} : Streams{made, token, end};
-    ProjectTile(x, token, count, phi, slot.sums);
-    FinishTile(x, token, count, slot.sums, slot, parameters);
+    ProjectTile(token, count, phi, slot.sums);
+    FinishTile(token, count, slot.sums, slot, parameters);
   });
 }
 

@@ -42,19 +42,8 @@ class ResidualStage {
   virtual std::size_t scratch_bytes() const = 0;
 };
 
-// Makes the streams tile by tile instead of a tensor that holds them: the mhc_post before.
-class StreamSource {
- public:
-  virtual ~StreamSource() = default;
-  // Where all streams are made, dense along D; null: each tile where Make is told.
-  virtual const TokenRows* InPlace() const = 0;
-  // Streams of tokens token .. token + count - 1, as the first `count` tokens of `tile` unless they
-  // are made in place.
-  virtual void Make(std::int64_t token, int count, const TokenRows& tile) const = 0;
-};
-
 struct PreForwardTensors {
-  TensorView x;      // [*, n, D]; with a source its dtype and sizes only
+  TensorView x;      // [*, n, D]
   TensorView phi;    // [F, K]
   TensorView alpha;  // one entry a segment
   TensorView bias;   // [F]
@@ -76,46 +65,32 @@ bool WritesPastCaches(const TensorView& output);
 
 class PreForward {
  public:
-  // `stage`, if not null, takes the residual logits instead of h_res; `source`, if not null, makes
-  // the streams. Both must outlive this.
+  // `stage`, if not null, takes the residual logits instead of h_res. It must outlive this.
   PreForward(const PreShape& shape, const PreForwardTensors& tensors, const ResidualStage* stage,
-             Target target, const Context& context, PlanInfo* info,
-             const StreamSource* source = nullptr);
+             Target target, const Context& context, PlanInfo* info);
   void Run(std::byte* workspace, const Context& context) const;
 
  private:
   struct Slot;
   struct Parameters;
-  // Where the streams of tokens are: token t is rows.Token(t - first).
-  struct Streams {
-    const TokenRows& rows;
-    std::int64_t first;
-    std::int64_t end;  // of the tokens that are there
-    std::byte* Token(std::int64_t token) const { return rows.Token(token - first); }
-  };
   void PackBlock(std::int64_t block, float* out) const;
-  void ProjectGroup(const Streams& x, std::int64_t token, int count, std::int64_t block,
-                    std::int64_t next_token, std::int64_t next_block, const float* phi,
-                    float* sums) const;
-  void ProjectTile(const Streams& x, std::int64_t token, int count, const float* phi,
-                   float* sums) const;
-  void FinishTile(const Streams& x, std::int64_t token, int count, const float* sums,
-                  const Slot& slot, const Parameters& parameters) const;
+  void ProjectGroup(std::int64_t token, int count, std::int64_t block, std::int64_t next_token,
+                    std::int64_t next_block, const float* phi, float* sums) const;
+  void ProjectTile(std::int64_t token, int count, const float* phi, float* sums) const;
+  void FinishTile(std::int64_t token, int count, const float* sums, const Slot& slot,
+                  const Parameters& parameters) const;
   void FinishToken(std::int64_t token, const float* sums, float* gates, float* z, float* mix,
                    const Parameters& parameters) const;
-  void StoreHIn(const Streams& x, std::int64_t token, const float* weights) const;
+  void StoreHIn(std::int64_t token, const float* weights) const;
   // Few tokens: pre_forward_few.cc.
   std::int64_t CutFewTokens(int threads);
-  void ProjectInPlace(const Streams& x, int token, int count, std::int64_t block, int begin,
-                      int end, float* sums) const;
-  void ProjectByRows(const Streams& x, int count, float* sums, const Context& context) const;
-  void ProjectByBlocks(const Streams& x, int count, std::byte* packed, float* sums,
-                       const Context& context) const;
+  void ProjectInPlace(int token, int count, std::int64_t block, int begin, int end,
+                      float* sums) const;
+  void ProjectByRows(int count, float* sums, const Context& context) const;
+  void ProjectByBlocks(int count, std::byte* packed, float* sums, const Context& context) const;
   void RunFewTokens(std::byte* workspace, const Context& context) const;
   void RunTiles(std::byte* workspace, const Context& context) const;
   Slot SlotAt(std::byte* slots, int slot) const;
-  // `count` tokens of made streams in `memory`.
-  TokenRows MadeStreams(std::byte* memory, std::int64_t count) const;
   Parameters LoadParameters(float* memory) const;
   std::int64_t BlockBegin(std::int64_t block) const { return block % blocks_ * kProjectionBlock; }
   int BlockCount(std::int64_t block) const;
@@ -123,7 +98,6 @@ class PreForward {
   PreShape shape_;
   PreForwardTensors t_;
   const ResidualStage* stage_;
-  const StreamSource* source_;
   ProjectionKernels kernels_;
   SigmoidFunction sigmoid_;
   TokenRows x_, h_in_;
@@ -142,7 +116,6 @@ class PreForward {
   int row_parts_ = 0;
   int token_parts_ = 1;
   std::size_t parameters_bytes_, slot_bytes_, phi_bytes_;
-  std::size_t streams_bytes_ = 0;  // of a tile of made streams; 0 without a source
 };
 
 }  // namespace anabranch

@@ -34,14 +34,14 @@ std::int64_t PreForward::CutFewTokens(int threads) {
 }
 
 // One block of up to kProjectionTokens tokens and the rows begin .. end - 1.
-void PreForward::ProjectInPlace(const Streams& x, int token, int count, std::int64_t block,
-                                int begin, int end, float* sums) const {
+void PreForward::ProjectInPlace(int token, int count, std::int64_t block, int begin, int end,
+                                float* sums) const {
   const std::int64_t first = BlockBegin(block);
   const std::int64_t stream = block / blocks_;
-  const std::int64_t offset = stream * x.rows.stride0 + first;
+  const std::int64_t offset = stream * x_.stride0 + first;
   const void* pointers[kProjectionTokens];
   for (int m = 0; m < count; ++m) {
-    pointers[m] = x.Token(token + m) + offset * static_cast<std::int64_t>(x.rows.element);
+    pointers[m] = x_.Token(token + m) + offset * static_cast<std::int64_t>(x_.element);
   }
   project_few_({pointers, count, BlockCount(block),
                 static_cast<const float*>(t_.phi.data) + stream * shape_.d + first,
@@ -49,8 +49,7 @@ void PreForward::ProjectInPlace(const Streams& x, int token, int count, std::int
 }
 
 // sums: [count][rows + 1][16].
-void PreForward::ProjectByRows(const Streams& x, int count, float* sums,
-                               const Context& context) const {
+void PreForward::ProjectByRows(int count, float* sums, const Context& context) const {
   const std::int64_t all_blocks = blocks_ * shape_.n;
   const auto groups = static_cast<int>(CeilDiv(count, kProjectionTokens));
   std::fill_n(sums, static_cast<std::size_t>(count) * sums_floats_, 0.0f);
@@ -61,7 +60,7 @@ void PreForward::ProjectByRows(const Streams& x, int count, float* sums,
     const int last = std::min((tokens + 1) * groups / token_parts_ * kProjectionTokens, count);
     for (std::int64_t block = 0; block < all_blocks; ++block) {
       for (int m = first; m < last; m += kProjectionTokens) {
-        ProjectInPlace(x, m, std::min(kProjectionTokens, last - m), block,
+        ProjectInPlace(m, std::min(kProjectionTokens, last - m), block,
                        rows * shape_.rows() / row_parts_, (rows + 1) * shape_.rows() / row_parts_,
                        sums + static_cast<std::size_t>(m) * sums_floats_);
       }
@@ -72,7 +71,7 @@ void PreForward::ProjectByRows(const Streams& x, int count, float* sums,
 
 // sums: [blocks][count][rows + 1][16]. `packed`: room for a block of phi for each task, where it
 // must be packed.
-void PreForward::ProjectByBlocks(const Streams& x, int count, std::byte* packed, float* sums,
+void PreForward::ProjectByBlocks(int count, std::byte* packed, float* sums,
                                  const Context& context) const {
   const std::int64_t all_blocks = blocks_ * shape_.n;
   const std::size_t block_floats = static_cast<std::size_t>(count) * sums_floats_;
@@ -86,9 +85,9 @@ void PreForward::ProjectByBlocks(const Streams& x, int count, std::byte* packed,
       const int group = std::min(kProjectionTokens, count - m);
       float* of_group = to + static_cast<std::size_t>(m) * sums_floats_;
       if (project_few_ == nullptr) {
-        ProjectGroup(x, m, group, block, m, block, phi, of_group);
+        ProjectGroup(m, group, block, m, block, phi, of_group);
       } else {
-        ProjectInPlace(x, m, group, block, 0, shape_.rows(), of_group);
+        ProjectInPlace(m, group, block, 0, shape_.rows(), of_group);
       }
     }
   });
@@ -97,19 +96,6 @@ void PreForward::ProjectByBlocks(const Streams& x, int count, std::byte* packed,
 void PreForward::RunFewTokens(std::byte* workspace, const Context& context) const {
   const int count = static_cast<int>(shape_.tokens);
   std::byte* slots = workspace + parameters_bytes_ + AlignUp(phi_bytes_);
-  TokenRows made;
-  const TokenRows* rows = source_ != nullptr ? source_->InPlace() : &x_;
-  if (source_ != nullptr) {
-    if (rows == nullptr) {
-      made = MadeStreams(slots + static_cast<std::size_t>(threads_) * slot_bytes_, count);
-    }
-    ForEachItem(context, threads_, count, [&](int /*slot*/, std::int64_t token) {
-      TokenRows one = made;
-      if (rows == nullptr) one.base = made.Token(token);
-      source_->Make(token, 1, one);
-    });
-  }
-  const Streams x{rows != nullptr ? *rows : made, 0, shape_.tokens};
   const Parameters parameters = LoadParameters(reinterpret_cast<float*>(workspace));
   std::byte* packed = workspace + parameters_bytes_;
   auto* sums = reinterpret_cast<float*>(
@@ -117,9 +103,9 @@ void PreForward::RunFewTokens(std::byte* workspace, const Context& context) cons
                                         : static_cast<std::size_t>(threads_) *
                                               AlignUp(packed_floats_ * sizeof(float))));
   if (row_parts_ > 0) {
-    ProjectByRows(x, count, sums, context);
+    ProjectByRows(count, sums, context);
   } else {
-    ProjectByBlocks(x, count, packed, sums, context);
+    ProjectByBlocks(count, packed, sums, context);
   }
   const std::int64_t parts = row_parts_ > 0 ? 1 : blocks_ * shape_.n;
   const std::size_t part_floats = static_cast<std::size_t>(count) * sums_floats_;
@@ -133,7 +119,7 @@ void PreForward::RunFewTokens(std::byte* workspace, const Context& context) cons
         to[k] += from[k];
       }
     }
-    FinishTile(x, begin, tokens, to, SlotAt(slots, slot), parameters);
+    FinishTile(begin, tokens, to, SlotAt(slots, slot), parameters);
   };
   ForEachItem(context, threads_, CeilDiv(count, kProjectionTokens), finish);
 }

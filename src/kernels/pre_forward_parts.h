@@ -9,11 +9,10 @@
 namespace anabranch {
 
 struct PreForward::Slot {
-  float* sums;         // [tile][rows + 1][16]
-  float* mix;          // [tile][rows + 1]
-  float* gates;        // [tile][n + post]
-  float* z;            // [tile][res]
-  std::byte* streams;  // [tile][n][D], with a source
+  float* sums;   // [tile][rows + 1][16]
+  float* mix;    // [tile][rows + 1]
+  float* gates;  // [tile][n + post]
+  float* z;      // [tile][res]
   std::byte* scratch;
 };
 

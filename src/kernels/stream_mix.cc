@@ -141,7 +141,7 @@ void Forward(const StreamMixForward& a) {
   HWY_ALIGN T buffer[(N > 0 ? N : kMaxStreams) * kChunk];
   const OutRows<T> y{static_cast<T*>(a.y), a.y_lane};
   // What goes past the caches: from registers, or through what lies in them, chunk by chunk.
-  const OutRows<T> past = a.streaming ? y : OutRows<T>{static_cast<T*>(a.also), a.also_lane};
+  const OutRows<T> past = a.streaming ? y : OutRows<T>{};
   const bool direct = past.rows != nullptr && OnLines<T>(past.rows, past.lane);
   const bool chunked = past.rows != nullptr && !direct;
   for (std::int64_t begin = 0; begin < a.d; begin += kChunk) {

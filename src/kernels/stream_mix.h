@@ -29,9 +29,6 @@ struct StreamMixForward {
   // From this token's x and h_out to the next token's, in elements: for prefetching only.
   std::ptrdiff_t x_next = 0;
   std::ptrdiff_t h_out_next = 0;
-  // Null; or [n, d]: what is written to y, once more and past the caches. Not with `streaming`.
-  void* also = nullptr;
-  std::ptrdiff_t also_lane = 0;
 };
 
 struct StreamMixBackward {

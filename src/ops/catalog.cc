@@ -18,7 +18,6 @@ std::span<const OperatorEntry> Operators() {
       MhcPreSinkhornBackwardEntry(),
       MhcPostEntry(),
       MhcPostBackwardEntry(),
-      MhcPostPreEntry(),
       MhcHeadEntry(),
       MhcHeadBackwardEntry(),
       BlockAttnResEntry(),

@@ -8,7 +8,6 @@ namespace anabranch {
 
 OperatorEntry MhcPostEntry();
 OperatorEntry MhcPostBackwardEntry();
-OperatorEntry MhcPostPreEntry();
 OperatorEntry MhcPreEntry();
 OperatorEntry MhcPreBackwardEntry();
 OperatorEntry MhcPreSinkhornEntry();

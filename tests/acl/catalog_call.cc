@@ -244,7 +244,7 @@ void CatalogCall::UnflattenCaches() {
 std::vector<std::string> CatalogCall::Names() {
   std::vector<std::string> names;
   for (const OperatorEntry& entry : Operators()) {
-    if (std::string_view(entry.name) != "mhc_post_pre") names.emplace_back(entry.name);
+    names.emplace_back(entry.name);
   }
   return names;
 }

@@ -25,7 +25,7 @@ class CatalogCall {
   CatalogCall(const CatalogCall&) = delete;
   CatalogCall& operator=(const CatalogCall&) = delete;
 
-  // Passes that the C face has: all but the fusion of two of its calls, mhc_post_pre.
+  // Passes that the C face has: all.
   static std::vector<std::string> Names();
 
   // The C face has this form of the operator (it has no clamp, for example).

@@ -101,15 +101,6 @@ Answer PreBackward(const RandomCall& call, const Attributes& a, Plan* plan,
   return Finish(&args, InferMhcPreBackward, plan, context);
 }
 
-Answer PostPre(const RandomCall& call, const Attributes& a, Plan* plan, const Context& context) {
-  MhcPostPreArgs args;
-  TAKE(x), TAKE(h_res), TAKE(h_out), TAKE(h_post), TAKE(y), TAKE(phi), TAKE(alpha), TAKE(bias);
-  TAKE(h_in), TAKE(next_h_post), TAKE(next_h_res);
-  TAKE(h_pre), TAKE(h_mix), TAKE(inv_rms), TAKE(sum_out), TAKE(norm_out);
-  args.options = a.options;
-  return Finish(&args, InferMhcPostPre, plan, context);
-}
-
 Answer PreSinkhorn(const RandomCall& call, const Attributes& a, Plan* plan,
                    const Context& context) {
   MhcPreSinkhornArgs args;
@@ -250,7 +241,6 @@ struct Operation {
 constexpr Operation kOperations[] = {
     {"mhc_post", Post},
     {"mhc_post_backward", PostBackward},
-    {"mhc_post_pre", PostPre},
     {"mhc_pre", Pre},
     {"mhc_pre_backward", PreBackward},
     {"mhc_pre_sinkhorn", PreSinkhorn},

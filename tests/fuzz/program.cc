@@ -86,7 +86,6 @@ std::string Word(Input* in) {
                                        "attn_res_prepare",
                                        "attn_res_merge",
                                        "mhc_post_backward",
-                                       "mhc_post_pre",
                                        "forward",
                                        "backward",
                                        "both",

@@ -120,22 +120,5 @@ TEST_F(Orientation, OfMhcPostBackward) {
   EXPECT_EQ(Get("grad_h_res"), Values({7, 21, 35, 0, 0, 0, 0, 0, 0}));  // row 0, of x's stream 0
 }
 
-TEST_F(Orientation, OfMhcPostPre) {
-  Make("mhc_post_pre", "no caches");
-  Set("x", {1, 2, 3, 4, 5, 6});
-  Set("h_res", kFromZeroToOne);
-  // Logits of the next matrix: 3 at [0][2], which its column 2 shows after one iteration.
-  Set("bias", {0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0});
-  Run();
-  EXPECT_EQ(Get("y"), Values({0, 0, 1, 2, 0, 0}));
-  const Values next = Get("next_h_res");
-  EXPECT_GT(next[2], 0.5);
-  EXPECT_LT(next[6], 0.5);
-  for (std::size_t j = 0; j < 3; ++j) {
-    EXPECT_NEAR(next[j] + next[3 + j] + next[6 + j], 1, 1e-5) << "column " << j;
-  }
-  EXPECT_GT(std::abs(next[0] + next[1] + next[2] - 1), 0.1) << "row 0";
-}
-
 }  // namespace
 }  // namespace anabranch

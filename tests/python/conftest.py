@@ -66,13 +66,6 @@ def _pre(rows: int, n: int, alphas: int = 3) -> Callable[..., list[Any]]:
     return make
 
 
-def _post_pre(h_res: str) -> Callable[..., list[Any]]:
-    def make(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
-        return [*_post(h_res)(tokens, dtype, g), *_pre(24, 4)(tokens, dtype, g)[1:]]
-
-    return make
-
-
 def _blocks(partial: bool) -> Callable[..., list[Any]]:
     def make(tokens: tuple[int, ...], dtype: torch.dtype, g: torch.Generator) -> list[Any]:
         blocks = [_random((*tokens, D), dtype, g) for _ in range(3)]
@@ -155,8 +148,6 @@ CASES = [
     _case("mhc_pre_none", "mhc_pre", _pre(8, 4, 2), residual="none"),
     _gamma_case("mhc_pre_gamma", "mhc_pre", _pre(24, 4), "gamma", (4,)),
     _case("mhc_pre_sinkhorn", "mhc_pre_sinkhorn", _pre(24, 4), num_iters=5),
-    _case("mhc_post_pre", "mhc_post_pre", _post_pre("matrix"), num_iters=5),
-    _case("mhc_post_pre_unmixed", "mhc_post_pre", _post_pre("none"), num_iters=5),
     _case("mhc_sinkhorn", "mhc_sinkhorn", _logits(4, 4), num_iters=5),
     _case("mhc_sinkhorn_clamp", "mhc_sinkhorn", _logits(3, 3), clamp=(-1.0, 0.5)),
     Case(

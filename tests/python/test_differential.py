@@ -81,9 +81,6 @@ def exists(case: dict[str, Any]) -> bool:
     """Not what the dispatcher lacks: flat logits, a clamp in mhc_pre_sinkhorn, lone outputs."""
     variant = case["variant"]
     clamped = "clamp" in variant and case["operator"].startswith("mhc_pre_sinkhorn")
-    names = [t["name"] for t in case["tensors"]]
-    if case["operator"] == "mhc_post_pre" and "sum_out" in names:
-        return False
     absent = ("logits [*,n*n]", "no h_res, grad_h_res wanted", "no blocks")
     return not clamped and variant not in absent
 

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import anabranch
-from conftest import CASES, D, flatten, leaves
+from conftest import CASES, flatten, leaves
 
 TOKENS, N, F, L = 16, 4, 24, 3
 # Bytes a token beside the inputs, as the docstrings say.
@@ -21,8 +21,6 @@ SAVED = {
     "mhc_pre_none": 4 * (1 + 8 + 2 * N),
     "mhc_pre_permutation": 4 * (1 + 12 + 2 * 3),
     "mhc_pre_sinkhorn": 4 * (1 + F + N),
-    "mhc_post_pre": 4 * (1 + F + N) + 2 * N * D,  # and y
-    "mhc_post_pre_unmixed": 4 * (1 + F + N) + 2 * N * D,
     "mhc_sinkhorn": 0,
     "mhc_sinkhorn_clamp": 0,
     "mhc_permutation": 0,

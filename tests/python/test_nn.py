@@ -197,31 +197,6 @@ def test_pre_and_post_are_the_forward():
     assert torch.equal(hc.post(x, hc.sublayer(h_in), state), hc(x))
 
 
-@pytest.mark.parametrize("preset", ["deepseek_v4", "mhc_lite"])
-@pytest.mark.parametrize("save", ["recompute", "all"])
-def test_post_pre_is_post_then_pre(preset, save):
-    torch.manual_seed(3)
-    first = nn.HyperConnection(24, 4)
-    second = nn.HyperConnection(24, 4, preset=preset, save=save)
-    results = []
-    for fused in (True, False):
-        x = torch.randn(2, 5, 4, 24, generator=torch.Generator().manual_seed(4))
-        x = x.to(torch.bfloat16).requires_grad_()
-        h_in, state = first.pre(x)
-        out = torch.tanh(h_in.float())
-        if fused:
-            y, h_in, state = first.post_pre(x, out, state, second)
-        else:
-            y = first.post(x, out, state)
-            h_in, state = second.pre(y)
-        z = second.post(y, torch.tanh(h_in), state)
-        parameters = [*first.parameters(), *second.parameters()]
-        grads = torch.autograd.grad(z.float().square().sum(), [x, *parameters])
-        results.append([y, h_in, *state, *grads])
-    for a, b in zip(*results, strict=True):
-        assert torch.equal(a, b)
-
-
 def test_options_are_those_of_the_functions():
     x = torch.randn(6, N, DIM)
     hc = hyper(norm_weight=True, clamp=(-0.5, 0.5), num_iters=3, norm_eps=1e-3, hc_eps=1e-4)

@@ -19,7 +19,7 @@ from anabranch.functional.attn_res import (
     attn_res_prepare,
     block_attn_res,
 )
-from anabranch.functional.post import mhc_post, mhc_post_backward, mhc_post_pre
+from anabranch.functional.post import mhc_post, mhc_post_backward
 from anabranch.functional.pre import mhc_head, mhc_pre, mhc_pre_backward
 from anabranch.functional.pre_sinkhorn import mhc_pre_sinkhorn, mhc_pre_sinkhorn_backward
 from anabranch.functional.residual import (
@@ -38,7 +38,6 @@ __all__ = [
     "mhc_permutation",
     "mhc_post",
     "mhc_post_backward",
-    "mhc_post_pre",
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_sinkhorn",

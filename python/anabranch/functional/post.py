@@ -1,4 +1,4 @@
-"""mhc_post, alone and with the next sublayer's pre: what a sublayer gives back."""
+"""mhc_post: what a sublayer gives back to the residual streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from anabranch import ops as _ops  # registers the operators  # noqa: F401
 from anabranch._ops import mhc_post as _post
-from anabranch._ops import mhc_post_pre as _post_pre
 from anabranch._ops._library import invoke, needs_grad
 
 
@@ -46,40 +45,3 @@ def mhc_post_backward(
         _post.backward, record, grad_output, x, h_res, h_out, h_post
     )
     return grad_x, None if h_res is None else grad_h_res, grad_h_out, grad_h_post
-
-
-def mhc_post_pre(
-    x: Tensor,
-    h_res: Tensor | None,
-    h_out: Tensor,
-    h_post: Tensor,
-    phi: Tensor,
-    alpha: Tensor,
-    bias: Tensor,
-    hc_mult: int = 4,
-    num_iters: int = 20,
-    hc_eps: float = 1e-6,
-    norm_eps: float = 1e-6,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """:func:`mhc_post` of one sublayer and :func:`mhc_pre_sinkhorn` of the next in one pass.
-
-    The new streams are projected while they are in cache; the bits are those of the two calls,
-    forward and backward. Source: Manifold-Constrained Hyper-Connections (mHC); DeepSeek-V4.
-
-    Args:
-        x, h_res, h_out, h_post: of the sublayer that ends, as :func:`mhc_post` takes them.
-        phi, alpha, bias: of the sublayer that begins, as :func:`mhc_pre_sinkhorn` takes them.
-
-    Returns:
-        ``(y [*, n, D], h_in [*, D], next_h_post [*, n], next_h_res [*, n, n])``; y and h_in of x's
-        dtype, the others float32.
-
-    Saved for the backward, beside the inputs and y, per token: ``4 * (1 + F + n)`` bytes.
-    """
-    op = "mhc_post_pre"
-    if isinstance(x, Tensor) and x.ndim >= 2 and x.shape[-2] != hc_mult:
-        raise ValueError(f"{op}: hc_mult is {hc_mult}, expected {x.shape[-2]} to match x")
-    record = needs_grad(x, h_res, h_out, h_post, phi, alpha, bias)
-    args = (x, h_res, h_out, h_post, phi, alpha, bias, num_iters, hc_eps, norm_eps, record)
-    y, h_in, next_h_post, next_h_res, *_ = invoke(_post_pre.forward, record, *args)
-    return y, h_in, next_h_post, next_h_res

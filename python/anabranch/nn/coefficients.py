@@ -115,35 +115,11 @@ class Coefficients(Fp32Module):
             elif self.residual == "permutation":
                 mixing[0] = _kept_logit(mixing.numel() - 1)
 
-    def forward(
-        self, x: Tensor, ended: tuple[Tensor, MixState] | None = None
-    ) -> tuple[Tensor | None, ...]:
-        """``(h_in [*, D], h_post [*, n], h_res [*, n, n] or None)`` of x ``[*, n, D]``.
-
-        With ``ended``, the output of the sublayer before and its state, x is what that sublayer
-        got; the coefficients are those of the streams y after it, and y comes first.
-        """
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """``(h_in [*, D], h_post [*, n], h_res [*, n, n] or None)`` of x ``[*, n, D]``."""
         check_streams("HyperConnection", "x", x, self.n, self.dim)
         self._check_dtype("HyperConnection", "coefficients.")
-        if ended is None:
-            return self._coefficients(x)
-        out, (h_post, h_res) = ended
-        if not self._plain or self.save != "recompute":
-            y = functional.mhc_post(x, h_res, out, h_post)
-            return (y, *self._coefficients(y))
-        return functional.mhc_post_pre(
-            x,
-            h_res,
-            out,
-            h_post,
-            self.fn,
-            self.scale,
-            self.base,
-            hc_mult=self.n,
-            num_iters=self.num_iters,
-            hc_eps=self.hc_eps,
-            norm_eps=self.norm_eps,
-        )
+        return self._coefficients(x)
 
     @property
     def _plain(self) -> bool:

@@ -117,21 +117,6 @@ class HyperConnection(nn.Module):
         h_post, h_res = state
         return functional.mhc_post(x, h_res, out.to(x.dtype), h_post)
 
-    def post_pre(
-        self, x: Tensor, out: Tensor, state: MixState, following: HyperConnection
-    ) -> tuple[Tensor, Tensor, MixState]:
-        """:meth:`post`, then the next sublayer's :meth:`pre`, in one pass over the streams.
-
-        For models that call their sublayers themselves: ``(y, h_in, next_state)``, the same bits as
-        ``y = self.post(x, out, state)`` and ``h_in, next_state = following.pre(y)``. The pass is
-        one (:func:`anabranch.mhc_post_pre`) where ``following`` is a Sinkhorn connection without
-        norm_weight and clamp that saves by recomputing, and two otherwise.
-        """
-        check_streams("HyperConnection", "x", x, self.n, self.dim)
-        check_streams("HyperConnection", "out", out, self.dim)
-        y, h_in, h_post, h_res = following.coefficients(x, (out.to(x.dtype), state))
-        return y, h_in, MixState(h_post, h_res)
-
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """``post(x, sublayer(h_in, *args, **kwargs))``, ``[*, n, D]`` of x's dtype."""
         if self.sublayer is None:

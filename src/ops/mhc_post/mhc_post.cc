@@ -77,7 +77,7 @@ class ForwardPlan : public MixPlan {
   }
 
   void Run(std::byte* /*workspace*/, const Context& context) const override {
-    ForEachToken(context, [this](std::int64_t t) { post_.Run(t, y_, t, info.streaming); });
+    ForEachToken(context, [this](std::int64_t t) { post_.Run(t, y_, info.streaming); });
   }
 
  private:
