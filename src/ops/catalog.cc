@@ -8,24 +8,15 @@ namespace anabranch {
 
 std::span<const OperatorEntry> Operators() {
   static const std::vector<OperatorEntry> operators = {
-      MhcPreEntry(),
-      MhcPreBackwardEntry(),
-      MhcSinkhornEntry(),
-      MhcSinkhornBackwardEntry(),
-      MhcPermutationEntry(),
-      MhcPermutationBackwardEntry(),
-      MhcPreSinkhornEntry(),
-      MhcPreSinkhornBackwardEntry(),
-      MhcPostEntry(),
-      MhcPostBackwardEntry(),
-      MhcHeadEntry(),
-      MhcHeadBackwardEntry(),
-      BlockAttnResEntry(),
-      BlockAttnResBackwardEntry(),
-      AttnResPrepareEntry(),
-      AttnResPrepareBackwardEntry(),
-      AttnResMergeEntry(),
-      AttnResMergeBackwardEntry(),
+      MhcPreEntry(),         MhcPreBackwardEntry(),
+      MhcSinkhornEntry(),    MhcSinkhornBackwardEntry(),
+      MhcPermutationEntry(), MhcPermutationBackwardEntry(),
+      MhcPreSinkhornEntry(), MhcPreSinkhornBackwardEntry(),
+      MhcPostEntry(),        MhcPostBackwardEntry(),
+      MhcHeadEntry(),        MhcHeadBackwardEntry(),
+      BlockAttnResEntry(),   BlockAttnResBackwardEntry(),
+      AttnResPrepareEntry(), AttnResPrepareBackwardEntry(),
+      AttnResMergeEntry(),   AttnResMergeBackwardEntry(),
   };
   return operators;
 }
