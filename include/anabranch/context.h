@@ -39,10 +39,13 @@ class ANABRANCH_EXPORT Context {
   void Run(std::int64_t count, Task task, void* state) const;
 
  private:
+  friend struct ContextFace;  // src/core/context_face.h
+
   ParallelFor parallel_for_;
   void* pool_ = nullptr;
   int threads_;
   Target target_ = Target::kAuto;
+  std::uint8_t face_ = 0;  // whose names of arguments messages use
 };
 
 }  // namespace anabranch

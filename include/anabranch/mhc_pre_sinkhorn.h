@@ -1,9 +1,9 @@
 // mhc_pre_sinkhorn: mhc_pre (matrix form, without gamma) and mhc_sinkhorn on its residual logits
 // with eps = hc_eps, in one pass over x. Bits equal those of the two calls, forward and backward.
 //
-// Source and notation: mhc_pre.h. n = 1..16, F = n*n + 2n, N = 2 * num_iters normalisations, T =
-// number of tokens. Caches of the normalisations: norm_out[0] = softmax + eps, sum_out[0] = sum of
-// exp(z - max); for k >= 1 the sum (with eps) that step k divided by and the matrix after it.
+// Source and notation: mhc_pre.h. n = 1..16, F = n*n + 2n, N = 2 * num_iters normalisations. Caches
+// of the normalisations: norm_out[0] = softmax + eps, sum_out[0] = sum of exp(z - max); for k >= 1
+// the sum (with eps) that step k divided by and the matrix after it.
 #ifndef ANABRANCH_MHC_PRE_SINKHORN_H_
 #define ANABRANCH_MHC_PRE_SINKHORN_H_
 
@@ -27,10 +27,10 @@ struct MhcPreSinkhornArgs {
   // For the backward; all three or none.
   TensorView h_pre;    // out [*, n]
   TensorView h_mix;    // out [*, F]  also called hc_before_norm
-  TensorView inv_rms;  // out [*] or [*, 1]
+  TensorView inv_rms;  // out [*, 1] or [*]
   // Spare the backward the iteration; both or none, and then also the three above.
-  TensorView sum_out;   // out [N, T, n]
-  TensorView norm_out;  // out [N, T, n, n]
+  TensorView sum_out;   // out [N, *, n]
+  TensorView norm_out;  // out [N, *, n, n]
   MhcOptions options;   // used: norm_eps, hc_eps, post_multiplier, num_iters, clamp, op_impl_mode
 };
 
@@ -44,9 +44,9 @@ struct MhcPreSinkhornBackwardArgs {
   TensorView bias;         // in  [F]
   TensorView h_pre;        // in  [*, n]
   TensorView h_mix;        // in  [*, F]
-  TensorView inv_rms;      // in  [*] or [*, 1]
-  TensorView sum_out;      // in  [N, T, n], or both absent: the iterates are recomputed from h_mix
-  TensorView norm_out;     // in  [N, T, n, n]; trusted as they are
+  TensorView inv_rms;      // in  [*, 1] or [*]
+  TensorView sum_out;      // in  [N, *, n], or both absent: the iterates are recomputed from h_mix
+  TensorView norm_out;     // in  [N, *, n, n]; trusted as they are
   TensorView grad_x;       // out [*, n, D]  activation dtype, overwritten like all outputs
   TensorView grad_phi;     // out [F, n*D]
   TensorView grad_alpha;   // out [3]

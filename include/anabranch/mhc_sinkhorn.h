@@ -26,14 +26,17 @@ namespace anabranch {
 struct MhcSinkhornArgs {
   TensorView logits;    // in  [*, n, n], or [*, n*n] when `n` is set
   TensorView h_res;     // out [*, n, n] or [*, n*n], overwritten; may be exactly logits
-  TensorView sum_out;   // out [2*num_iters, *, n] or [2*num_iters, T, n]; both caches or none
-  TensorView norm_out;  // out [2*num_iters, *, n, n] or [2*num_iters, T, n, n]
+  TensorView sum_out;   // out [2*num_iters, *, n]; both caches or none
+  TensorView norm_out;  // out [2*num_iters, *, n, n]
   MhcOptions options;
   // Streams; 0: the last two dimensions of logits. Flattened logits need it: (16, 16) could be one
   // matrix or 16 tokens of n = 4.
   std::int64_t n = 0;
   // norm_out[0] is the softmax + eps; true: the softmax itself.
   bool softmax_cache_without_eps = false;
+  // So many elements behind each row of n in sum_out and norm_out, in steps of their last stride,
+  // are set to 0: rows that a caller keeps at a rounded length.
+  std::int64_t row_padding = 0;
 };
 
 struct MhcSinkhornBackwardArgs {

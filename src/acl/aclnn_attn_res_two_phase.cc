@@ -11,6 +11,7 @@
 #include "src/acl/tensor.h"
 
 using anabranch::Plan;
+using anabranch::acl::CallContext;
 using anabranch::acl::ListSize;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
@@ -28,11 +29,11 @@ aclnnStatus aclnnAttnResPrepareGetWorkspaceSize(const aclTensorList* blocksOptio
   OpCall call;
   call.name = "aclnnAttnResPrepare";
   call.tensors = {{"queries", queries},
-                  {"rmsnormGamma", rmsnormGammaOptional, false},
+                  {"rmsnormGammaOptional", rmsnormGammaOptional, false},
                   {"o", o},
                   {"m", m},
                   {"l", l}};
-  call.lists = {{"blocks", blocksOptional, false}};
+  call.lists = {{"blocksOptional", blocksOptional, false}};
   call.prepare = [scale, rmsnormEps, enableRmsnorm](const Views& t, Plan* plan) {
     anabranch::AttnResPrepareArgs args;
     args.scale = scale;
@@ -44,7 +45,7 @@ aclnnStatus aclnnAttnResPrepareGetWorkspaceSize(const aclTensorList* blocksOptio
     args.m = t[3];
     args.l = t[4];
     args.blocks.assign(t.begin() + 5, t.end());
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   return MakeExecutor(call, workspaceSize, executor);
 } catch (...) {
@@ -69,15 +70,16 @@ aclnnStatus aclnnAttnResPrepareBackwardGetWorkspaceSize(
       {"gradM", gradM},
       {"gradL", gradL},
       {"queries", queries},
-      {"rmsnormGamma", rmsnormGammaOptional, false},
+      {"rmsnormGammaOptional", rmsnormGammaOptional, false},
       {"gradQueries", gradQueries},
       {"gradRmsnormGamma", gradRmsnormGamma, rmsnormGammaOptional != nullptr && enableRmsnorm}};
-  call.lists = {{.name = "blocks", .list = blocksOptional, .required = false, .tensors_before = 3},
-                {.name = "gradBlocks",
-                 .list = gradBlocksOptional,
-                 .required = false,
-                 .output = true,
-                 .tensors_before = 5}};
+  call.lists = {
+      {.name = "blocksOptional", .list = blocksOptional, .required = false, .tensors_before = 3},
+      {.name = "gradBlocksOptional",
+       .list = gradBlocksOptional,
+       .required = false,
+       .output = true,
+       .tensors_before = 5}};
   call.prepare = [scale, rmsnormEps, enableRmsnorm, count = ListSize(blocksOptional),
                   has_gamma = rmsnormGammaOptional != nullptr](const Views& t, Plan* plan) {
     anabranch::AttnResPrepareBackwardArgs args;
@@ -95,7 +97,7 @@ aclnnStatus aclnnAttnResPrepareBackwardGetWorkspaceSize(
     const auto grads = first + static_cast<std::ptrdiff_t>(count);
     args.blocks.assign(first, grads);
     args.grad_blocks.assign(grads, t.end());
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   return MakeExecutor(call, workspaceSize, executor);
 } catch (...) {
@@ -114,7 +116,7 @@ aclnnStatus aclnnAttnResMergeGetWorkspaceSize(
   OpCall call;
   call.name = "aclnnAttnResMerge";
   call.tensors = {{"o", o}, {"m", m},         {"l", l},
-                  {"v", v}, {"query", query}, {"rmsnormGamma", rmsnormGammaOptional, false},
+                  {"v", v}, {"query", query}, {"rmsnormGammaOptional", rmsnormGammaOptional, false},
                   {"h", h}};
   call.prepare = [scale, rmsnormEps, enableRmsnorm](const Views& t, Plan* plan) {
     anabranch::AttnResMergeArgs args;
@@ -128,7 +130,7 @@ aclnnStatus aclnnAttnResMergeGetWorkspaceSize(
     args.query = t[4];
     args.rmsnorm_gamma = t[5];
     args.h = t[6];
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   return MakeExecutor(call, workspaceSize, executor);
 } catch (...) {
@@ -155,7 +157,7 @@ aclnnStatus aclnnAttnResMergeBackwardGetWorkspaceSize(
       {"l", l},
       {"v", v},
       {"query", query},
-      {"rmsnormGamma", rmsnormGammaOptional, false},
+      {"rmsnormGammaOptional", rmsnormGammaOptional, false},
       {"gradO", gradO},
       {"gradM", gradM},
       {"gradL", gradL},
@@ -181,7 +183,7 @@ aclnnStatus aclnnAttnResMergeBackwardGetWorkspaceSize(
     args.grad_v = t[10];
     args.grad_query = t[11];
     if (has_gamma) args.grad_rmsnorm_gamma = t[12];
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   return MakeExecutor(call, workspaceSize, executor);
 } catch (...) {

@@ -10,6 +10,7 @@
 #include "src/acl/tensor.h"
 
 using anabranch::Plan;
+using anabranch::acl::CallContext;
 using anabranch::acl::ListSize;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
@@ -26,11 +27,11 @@ aclnnStatus aclnnBlockAttnResGetWorkspaceSize(
   OpCall call;
   call.name = "aclnnBlockAttnRes";
   call.tensors = {{"projWeight", projWeight},
-                  {"partialBlock", partialBlockOptional, false},
-                  {"rmsnormGamma", rmsnormGammaOptional, false},
+                  {"partialBlockOptional", partialBlockOptional, false},
+                  {"rmsnormGammaOptional", rmsnormGammaOptional, false},
                   {"h", h},
-                  {"rms", rmsOptional, false},
-                  {"alpha", alphaOptional, false}};
+                  {"rmsOptional", rmsOptional, false},
+                  {"alphaOptional", alphaOptional, false}};
   call.lists = {{"blocks", blocks}};
   call.prepare = [scale, rmsnormEps, enableRmsnorm](const Views& t, Plan* plan) {
     anabranch::BlockAttnResArgs args;
@@ -44,7 +45,7 @@ aclnnStatus aclnnBlockAttnResGetWorkspaceSize(
     args.rms_cache = t[4];
     args.alpha_cache = t[5];
     args.blocks.assign(t.begin() + 6, t.end());
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   return MakeExecutor(call, workspaceSize, executor);
 } catch (...) {
@@ -69,9 +70,9 @@ aclnnStatus aclnnBlockAttnResBackwardGetWorkspaceSize(
       {"gradH", gradH},
       {"projWeight", projWeight},
       {"alpha", alpha},
-      {"partialBlock", partialBlockOptional, false},
-      {"rmsnormGamma", rmsnormGammaOptional, false},
-      {"rms", rmsOptional, false},
+      {"partialBlockOptional", partialBlockOptional, false},
+      {"rmsnormGammaOptional", rmsnormGammaOptional, false},
+      {"rmsOptional", rmsOptional, false},
       {"gradPartialBlock", gradPartialBlock, partialBlockOptional != nullptr},
       {"gradProjWeight", gradProjWeight},
       {"gradRmsnormGamma", gradRmsnormGamma, rmsnormGammaOptional != nullptr && enableRmsnorm}};
@@ -97,7 +98,7 @@ aclnnStatus aclnnBlockAttnResBackwardGetWorkspaceSize(
     const auto grads = first + static_cast<std::ptrdiff_t>(count);
     args.blocks.assign(first, grads);
     args.grad_blocks.assign(grads, t.end());
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   return MakeExecutor(call, workspaceSize, executor);
 } catch (...) {

@@ -22,6 +22,7 @@ Facts HeadFacts(const TensorView& x) {
 }  // namespace anabranch::acl
 
 using anabranch::Plan;
+using anabranch::acl::CallContext;
 using anabranch::acl::HeadFacts;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
@@ -58,7 +59,7 @@ aclnnStatus aclnnMhcHeadGetWorkspaceSize(const aclTensor* x, const aclTensor* fn
     args.w = t[7];
     args.options.norm_eps = normEps;
     args.options.hc_eps = hcEps;
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 0;
   call.inner = 2;
@@ -102,7 +103,7 @@ aclnnStatus aclnnMhcHeadBackwardGetWorkspaceSize(const aclTensor* gradY, const a
     args.grad_base = t[9];
     args.grad_scale = t[10];
     args.options.hc_eps = hcEps;
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 1;
   call.inner = 2;

@@ -7,6 +7,7 @@
 #include "src/acl/op_face.h"
 
 using anabranch::Plan;
+using anabranch::acl::CallContext;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
 using anabranch::acl::RunExecutor;
@@ -24,7 +25,7 @@ aclnnStatus aclnnMhcPermutationGetWorkspaceSize(const aclTensor* logits, aclTens
     anabranch::MhcPermutationArgs args;
     args.logits = t[0];
     args.h_res = t[1];
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 0;
   call.inner = 1;
@@ -51,7 +52,7 @@ aclnnStatus aclnnMhcPermutationBackwardGetWorkspaceSize(const aclTensor* gradHRe
     args.grad_h_res = t[0];
     args.logits = t[1];
     args.grad_logits = t[2];
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 1;
   call.inner = 1;

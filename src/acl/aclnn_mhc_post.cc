@@ -23,6 +23,7 @@ Facts PostFacts(const TensorView& x, const TensorView& h_res) {
 }  // namespace anabranch::acl
 
 using anabranch::Plan;
+using anabranch::acl::CallContext;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
 using anabranch::acl::PostFacts;
@@ -45,7 +46,7 @@ aclnnStatus aclnnMhcPostGetWorkspaceSize(const aclTensor* x, const aclTensor* hR
     args.h_out = t[2];
     args.h_post = t[3];
     args.y = t[4];
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 0;
   call.inner = 2;
@@ -88,7 +89,7 @@ aclnnStatus aclnnMhcPostBackwardGetWorkspaceSize(const aclTensor* gradOutput, co
     args.grad_h_res = t[6];
     args.grad_h_out = t[7];
     args.grad_h_post = t[8];
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 1;
   call.inner = 2;

@@ -59,7 +59,7 @@ OpCall Forward(const char* name, const char* op, std::vector<TensorArg> tensors,
     args.h_pre = t[10];
     args.options = options;
     args.residual = FormOf(args.x, args.alpha, args.h_res);
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 0;
   call.inner = 2;
@@ -92,14 +92,12 @@ OpCall Backward(const char* name, const char* op, std::vector<TensorArg> tensors
     args.grad_bias = t[15];
     if (args.gamma.defined()) args.grad_gamma = t[16];  // otherwise it is left untouched
     args.options = options;
-    args.residual = FormOf(args.x, TensorView(), args.grad_h_res);  // there always is a form
-    return Prepare(args, plan);
+    args.residual = FormOf(args.x, args.alpha, args.grad_h_res);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 0;
   call.inner = 2;
-  call.facts = [op](const Views& t) {
-    return PreFacts(op, t[0], FormOf(t[0], TensorView(), t[5]));
-  };
+  call.facts = [op](const Views& t) { return PreFacts(op, t[0], FormOf(t[0], t[2], t[5])); };
   return call;
 }
 
@@ -118,13 +116,13 @@ aclnnStatus Pre(const char* name, const char* op, std::int64_t op_impl_mode, con
                                {"phi", phi},
                                {"alpha", alpha},
                                {"bias", bias},
-                               {"gamma", gamma, false},
+                               {"gammaOptional", gamma, false},
                                {"hIn", h_in},
                                {"hPost", h_post},
                                {"hRes", h_res, false},  // required if alpha has three entries
-                               {"invRms", inv_rms, false},
-                               {"hMix", h_mix, false},
-                               {"hPre", h_pre, false}},
+                               {"invRmsOptional", inv_rms, false},
+                               {"hMixOptional", h_mix, false},
+                               {"hPreOptional", h_pre, false}},
                               options);
   return MakeExecutor(call, workspace_size, executor);
 } catch (...) {
@@ -145,25 +143,26 @@ aclnnStatus PreBackward(const char* name, const char* op, std::int64_t op_impl_m
   MhcOptions options;
   options.hc_eps = hc_eps;
   options.op_impl_mode = op_impl_mode;
-  const OpCall call = Backward(name, op,
-                               {{"x", x},
-                                {"phi", phi},
-                                {"alpha", alpha},
-                                {"gradHIn", grad_h_in},
-                                {"gradHPost", grad_h_post},
-                                {"gradHRes", grad_h_res},
-                                {"invRms", inv_rms},
-                                {"hMix", h_mix},
-                                {"hPre", h_pre},
-                                {"hPost", h_post},
-                                {"gamma", gamma, false},
-                                {"gradXPost", grad_x_post, false},
-                                {"gradX", grad_x, true, true},
-                                {"gradPhi", grad_phi, true, true},
-                                {"gradAlpha", grad_alpha, true, true},
-                                {"gradBias", grad_bias, true, true},
-                                {"gradGamma", grad_gamma, gamma != nullptr, true}},
-                               options);
+  const OpCall call =
+      Backward(name, op,
+               {{"x", x},
+                {"phi", phi},
+                {"alpha", alpha},
+                {"gradHIn", grad_h_in},
+                {"gradHPost", grad_h_post},
+                {"gradHRes", grad_h_res, false},  // required if alpha has three entries
+                {"invRms", inv_rms},
+                {"hMix", h_mix},
+                {"hPre", h_pre},
+                {"hPost", h_post},
+                {"gammaOptional", gamma, false},
+                {"gradXPostOptional", grad_x_post, false},
+                {"gradX", grad_x, true, true},
+                {"gradPhi", grad_phi, true, true},
+                {"gradAlpha", grad_alpha, true, true},
+                {"gradBias", grad_bias, true, true},
+                {"gradGamma", grad_gamma, gamma != nullptr, true}},
+               options);
   return MakeExecutor(call, workspace_size, executor);
 } catch (...) {
   return Caught(name);

@@ -34,6 +34,7 @@ Status CheckMult(const TensorView& x, std::int64_t hc_mult) {
 
 using anabranch::Plan;
 using anabranch::Status;
+using anabranch::acl::CallContext;
 using anabranch::acl::CheckMult;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
@@ -77,7 +78,7 @@ aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(
     args.options.num_iters = numIters;
     args.options.hc_eps = hcEps;
     args.options.norm_eps = normEps;
-    if (Status status = Prepare(args, plan); !status.ok()) return status;
+    if (Status status = Prepare(args, plan, CallContext()); !status.ok()) return status;
     return CheckMult(args.x, hcMult);
   };
   call.layout_tensor = 0;
@@ -132,7 +133,7 @@ aclnnStatus aclnnMhcPreSinkhornBackwardGetWorkspaceSize(
     args.grad_alpha = t[14];
     args.grad_bias = t[15];
     args.options.hc_eps = hcEps;
-    return Prepare(args, plan);
+    return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 3;
   call.inner = 2;

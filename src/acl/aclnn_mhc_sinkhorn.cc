@@ -9,6 +9,7 @@
 #include "anabranch/mhc_sinkhorn.h"
 #include "src/acl/message.h"
 #include "src/acl/op_face.h"
+#include "src/core/check.h"
 
 namespace anabranch::acl {
 namespace {
@@ -17,15 +18,17 @@ constexpr std::int64_t kMaxIters = 100;  // of the backward call
 
 constexpr std::int64_t kMaxStreams = 16;
 
-struct Sizes {
+struct FlatSizes {
+  Dims leading;  // of the matrices
   std::int64_t tokens = 1;
   std::int64_t n = 0;
   std::int64_t padded = 0;  // n rounded up to a multiple of 8
 };
 
 // False: n is outside the operator's limits, and the library's own check must say so.
-bool SizesOf(const TensorView& x, Sizes* s) {
+bool SizesOf(const TensorView& x, FlatSizes* s) {
   for (int i = 0; i + 2 < x.rank(); ++i) {
+    s->leading.push_back(x.sizes[i]);
     if (__builtin_mul_overflow(s->tokens, x.sizes[i], &s->tokens)) return false;
   }
   s->n = x.sizes[x.rank() - 1];
@@ -44,31 +47,45 @@ bool Product(std::initializer_list<std::int64_t> factors, std::int64_t* product)
   return fits;
 }
 
-Status Invalid(const char* op, const std::string& text) {
-  return Status(StatusCode::kInvalidArgument, std::string(op) + ": " + text);
+Status Invalid(const std::string& text) { return Status(StatusCode::kInvalidArgument, text); }
+
+// [2*iters, *, inner...], the matrices `matrix` elements apart, of a flat cache of stride `stride`.
+TensorView Steps(const TensorView& flat, const FlatSizes& s, std::int64_t num_iters,
+                 std::int64_t matrix, std::int64_t stride, bool norms) {
+  TensorView view = flat;
+  view.sizes = view.strides = Dims();
+  const auto add = [&](std::int64_t size, std::int64_t step) {
+    view.sizes.push_back(size);
+    view.strides.push_back(step * stride);
+  };
+  const Dims steps = ContiguousStrides(s.leading);
+  add(2 * num_iters, s.tokens * matrix);
+  for (int i = 0; i < s.leading.rank; ++i) add(s.leading[i], steps[i] * matrix);
+  if (norms) add(s.n, s.padded);
+  add(s.n, 1);
+  return view;
 }
 
 // Turns the flat caches into the library's views; absent ones stay absent.
-Status Unflatten(const char* op, const Sizes& s, std::int64_t num_iters, TensorView* norm,
-                 TensorView* sum) {
+Status Unflatten(const FlatSizes& s, std::int64_t num_iters, TensorView* norm, TensorView* sum) {
   if (!norm->defined() && !sum->defined()) return Status();
   if (!norm->defined() || !sum->defined()) {
-    return Invalid(op, std::string(norm->defined() ? "sumOut" : "normOut") +
-                           " is null, expected both caches or none");
+    return Invalid(std::string(norm->defined() ? "sumOut" : "normOut") +
+                   " is null, expected both caches or none");
   }
   const std::int64_t row = s.n * s.padded;
   const auto flat = [&](const char* name, const TensorView& t, std::int64_t count) {
     if (t.rank() == 1 && t.sizes[0] == count) return Status();
-    return Invalid(op, std::string(name) + " has shape " + ToString(t.sizes) + ", expected (" +
-                           std::to_string(count) + ",)");
+    return Invalid(std::string(name) + " has shape " + ToString(t.sizes) + ", expected (" +
+                   std::to_string(count) + ",)");
   };
   std::int64_t norms = 0;
   std::int64_t sums = 0;
   const bool fit = Product({2, num_iters, s.tokens, row}, &norms) &&
                    Product({2, num_iters, s.tokens, s.padded}, &sums);
   if (!fit) {
-    return Invalid(op, "numIters is " + std::to_string(num_iters) +
-                           ", expected caches of fewer than 2^63 elements");
+    return Invalid("numIters is " + std::to_string(num_iters) +
+                   ", expected caches of fewer than 2^63 elements");
   }
   if (Status status = flat("normOut", *norm, norms); !status.ok()) return status;
   if (Status status = flat("sumOut", *sum, sums); !status.ok()) return status;
@@ -77,30 +94,27 @@ Status Unflatten(const char* op, const Sizes& s, std::int64_t num_iters, TensorV
   const std::int64_t b = sums == 0 ? 0 : sum->strides[0];
   std::int64_t extent = 0;
   if (!Product({norms, a}, &extent) || !Product({sums, b}, &extent)) {
-    return Invalid(op, "normOut and sumOut have strides " + std::to_string(a) + " and " +
-                           std::to_string(b) + ", expected an extent below 2^63 elements");
+    return Invalid("normOut and sumOut have strides " + std::to_string(a) + " and " +
+                   std::to_string(b) + ", expected an extent below 2^63 elements");
   }
-  *norm = TensorView(norm->data, norm->dtype, {2 * num_iters, s.tokens, s.n, s.n},
-                     {s.tokens * row * a, row * a, s.padded * a, a});
-  *sum = TensorView(sum->data, sum->dtype, {2 * num_iters, s.tokens, s.n},
-                    {s.tokens * s.padded * b, s.padded * b, b});
+  *norm = Steps(*norm, s, num_iters, row, a, true);
+  *sum = Steps(*sum, s, num_iters, s.padded, b, false);
   return Status();
 }
 
 // The number of iterations that a cache of the backward holds.
-Status CountIters(const Sizes& s, const TensorView& norm, std::int64_t* num_iters) {
+Status CountIters(const FlatSizes& s, const TensorView& norm, std::int64_t* num_iters) {
   std::int64_t one = 0;
   if (!Product({2, s.tokens, s.n, s.padded}, &one)) {
-    return Invalid("mhc_sinkhorn_backward", "gradOutput has shape of " + std::to_string(s.tokens) +
-                                                " matrices, expected caches of fewer than 2^63 "
-                                                "elements");
+    return Invalid("gradOutput has shape of " + std::to_string(s.tokens) +
+                   " matrices, expected caches of fewer than 2^63 "
+                   "elements");
   }
   const std::int64_t count = norm.numel();
   *num_iters = one == 0 ? 1 : count / one;  // without tokens any number is right
   if (one == 0 || (count % one == 0 && *num_iters >= 1 && *num_iters <= kMaxIters)) return Status();
-  return Invalid("mhc_sinkhorn_backward", "normOut has " + std::to_string(count) +
-                                              " elements, expected 1..100 times " +
-                                              std::to_string(one));
+  return Invalid("normOut has " + std::to_string(count) + " elements, expected 1..100 times " +
+                 std::to_string(one));
 }
 
 Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* plan) {
@@ -113,12 +127,19 @@ Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* p
   args.options.num_iters = num_iters;
   args.softmax_cache_without_eps = true;
   const bool sane = num_iters >= 1 && num_iters <= (std::int64_t{1} << 31);
-  Sizes s;
+  FlatSizes s;
   if (sane && SizesOf(t[0], &s)) {
-    Status status = Unflatten("mhc_sinkhorn", s, num_iters, &args.norm_out, &args.sum_out);
+    args.row_padding = s.padded - s.n;
+    // The padding is written, too, and is no part of the views below.
+    Checker checker("");
+    const NamedTensor input[] = {{"x", t[0]}};
+    const NamedTensor outputs[] = {{"output", t[1], "x"}, {"normOut", t[2]}, {"sumOut", t[3]}};
+    checker.Memory(input, outputs);
+    if (!checker.ok()) return checker.status();
+    Status status = Unflatten(s, num_iters, &args.norm_out, &args.sum_out);
     if (!status.ok()) return status;
   }
-  return Prepare(args, plan);
+  return Prepare(args, plan, CallContext());
 }
 
 Status PrepareBackward(const Views& t, Plan* plan) {
@@ -128,12 +149,11 @@ Status PrepareBackward(const Views& t, Plan* plan) {
   args.sum_out = t[2];
   args.grad_logits = t[3];
   args.softmax_cache_without_eps = true;
-  Sizes s;
-  if (!SizesOf(t[0], &s)) return Prepare(args, plan);
+  FlatSizes s;
+  if (!SizesOf(t[0], &s)) return Prepare(args, plan, CallContext());
   if (Status status = CountIters(s, t[1], &args.options.num_iters); !status.ok()) return status;
-  const Status status =
-      Unflatten("mhc_sinkhorn_backward", s, args.options.num_iters, &args.norm_out, &args.sum_out);
-  return status.ok() ? Prepare(args, plan) : status;
+  const Status status = Unflatten(s, args.options.num_iters, &args.norm_out, &args.sum_out);
+  return status.ok() ? Prepare(args, plan, CallContext()) : status;
 }
 
 Facts SinkhornFacts(const TensorView& x, std::int64_t num_iters) {
@@ -147,14 +167,15 @@ Facts SinkhornFacts(const TensorView& x, std::int64_t num_iters) {
 }  // namespace anabranch::acl
 
 using anabranch::Plan;
+using anabranch::acl::CallContext;
 using anabranch::acl::CountIters;
+using anabranch::acl::FlatSizes;
 using anabranch::acl::MakeExecutor;
 using anabranch::acl::OpCall;
 using anabranch::acl::PrepareBackward;
 using anabranch::acl::PrepareForward;
 using anabranch::acl::RunExecutor;
 using anabranch::acl::SinkhornFacts;
-using anabranch::acl::Sizes;
 using anabranch::acl::SizesOf;
 using anabranch::acl::Views;
 
@@ -198,7 +219,7 @@ aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(const aclTensor* gradOutput
   call.inner = 2;
   call.facts = [](const Views& t) {
     std::int64_t num_iters = 0;
-    Sizes s;
+    FlatSizes s;
     const bool counted = SizesOf(t[0], &s) && CountIters(s, t[1], &num_iters).ok();
     return SinkhornFacts(t[0], counted ? num_iters : 0);
   };

@@ -9,6 +9,7 @@
 #include "src/acl/message.h"
 #include "src/acl/object.h"
 #include "src/acl/tensor.h"
+#include "src/core/context_face.h"
 
 namespace anabranch::acl {
 namespace {
@@ -132,6 +133,17 @@ std::vector<Parameter> Arguments(const OpCall& call, const std::vector<std::size
   return all;
 }
 
+// The views with addresses of nowhere, far apart: phase 1 sizes a workspace, for which programs may
+// use one dummy block for all tensors, or give the addresses later.
+Views Apart(Views views) {
+  constexpr std::uintptr_t kFar = std::uintptr_t{1} << 54;
+  std::uintptr_t address = 0;
+  for (TensorView& view : views) {
+    if (view.defined()) view.data = reinterpret_cast<void*>(address += kFar);
+  }
+  return views;
+}
+
 int PhaseOne(const OpCall& call, std::uint64_t* workspace_size, aclOpExecutor** executor) {
   const std::string who = std::string(call.name) + "GetWorkspaceSize: ";
   const Profile* profile = FindProfile();
@@ -157,21 +169,18 @@ int PhaseOne(const OpCall& call, std::uint64_t* workspace_size, aclOpExecutor** 
   made->call = call.name;
   made->prepare = call.prepare;
   made->arguments = Arguments(call, list_sizes);
-  auto plan = std::make_shared<Plan>();
-  const Status status = call.prepare(all.views, plan.get());
-  if (!status.ok()) {
-    return Fail(CodeOf(status.code()), who + status.message());
-  }
+  Plan plan;
+  const Status status = call.prepare(Apart(all.views), &plan);
+  if (!status.ok()) return Fail(CodeOf(status.code()), who + status.message());
   if (const int code = CheckPlatform(call, *profile, all); code != 0) return code;
-  *workspace_size = plan->workspace_bytes();
-  made->plan = std::move(plan);
+  *workspace_size = plan.workspace_bytes();
   made->views = std::move(all.views);
   *executor = static_cast<aclOpExecutor*>(Handles().Add(std::move(made)));
   return ACLNN_SUCCESS;
 }
 
-// Plans for addresses that were set since the last time; the executor is locked.
-int PlanAgain(const std::string& who, aclOpExecutor* executor) {
+// Plans for the addresses, unless that was done since they were set last; the executor is locked.
+int PlanForAddresses(const std::string& who, aclOpExecutor* executor) {
   if (executor->plan) return ACLNN_SUCCESS;
   auto plan = std::make_shared<Plan>();
   const Status status = executor->prepare(executor->views, plan.get());
@@ -220,7 +229,7 @@ int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
   bool repeatable = false;
   {
     const std::lock_guard<std::mutex> lock(found->mutex);
-    if (const int code = PlanAgain(who, found.get()); code != 0) return code;
+    if (const int code = PlanForAddresses(who, found.get()); code != 0) return code;
     plan = found->plan;
     repeatable = found->repeatable;
   }
@@ -242,6 +251,8 @@ int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
 }
 
 }  // namespace
+
+Context CallContext() { return ContextFace::With(Context::Default(), Face::kC); }
 
 aclnnStatus MakeExecutor(const OpCall& call, std::uint64_t* workspace_size,
                          aclOpExecutor** executor) noexcept {

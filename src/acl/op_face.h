@@ -49,7 +49,7 @@ struct OpCall {
   const char* name = "";            // "aclnnMhcPost"
   std::vector<TensorArg> tensors;   // single tensors
   std::vector<ListArg> lists = {};  // their members follow the single tensors in Views
-  // Builds the arguments and calls the library's Prepare.
+  // Builds the arguments and calls the library's Prepare with CallContext().
   std::function<Status(const Views&, Plan*)> prepare;
   // The layout rule (BSND or TND) that the library itself does not have: index of a tensor that has
   // `inner` dimensions behind its tokens; -1: no such rule.
@@ -58,6 +58,9 @@ struct OpCall {
   // For the profile; called once everything else has passed.
   std::function<Facts(const Views&)> facts = {};
 };
+
+// What prepare gives to the library: messages name arguments as the C signatures do.
+Context CallContext();
 
 // Checks in the order null -> dtype -> format -> rank and shape -> attributes -> profile -> empty,
 // sizes the workspace and makes the executor. Every failure leaves a message.

@@ -110,10 +110,6 @@ void Checker::HasDType(ArgName name, const TensorView& t, DType wanted, const ch
           " " + why);
 }
 
-void Checker::Activations(DType wanted, std::initializer_list<NamedTensor> tensors) {
-  for (const NamedTensor& t : tensors) HasDType(t.name, t.tensor, wanted, "like the activations");
-}
-
 void Checker::Coefficients(DType activation, std::initializer_list<NamedTensor> tensors) {
   const DType wanted = CoefficientFor(activation);
   const char* why = wanted == DType::kFloat64 ? "since the activations are float64"

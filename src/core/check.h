@@ -71,7 +71,6 @@ class Checker {
   // activation dtype are float32, or float64 when that is float64.
   void Activation(ArgName name, const TensorView& t);
   void HasDType(ArgName name, const TensorView& t, DType wanted, const char* why);
-  void Activations(DType wanted, std::initializer_list<NamedTensor> tensors);
   void Coefficients(DType activation, std::initializer_list<NamedTensor> tensors);
   static DType CoefficientFor(DType activation) {
     return activation == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;

@@ -52,13 +52,15 @@ class Call {
   bool HasResidual() const { return sizes_.residual != Residual::kNone; }
   DType Activation() const;
   // The name of the leader, "blocks[0]" if it is a list.
-  ArgName Leader() const { return {Name(*leader_), leader_->list != nullptr ? 0 : -1}; }
+  ArgName Leader() const;
   const TensorView* LeaderTensor() const;
 
   void CheckInputsThere();
   void CheckList(const Argument& a);
   void RefuseTypes();
   void RefuseParameterType(ArgName name, const TensorView& t, DType activation);
+  void RefuseCoefficientType(const Argument& a, ArgName name, const TensorView& t,
+                             DType activation);
   void CheckForm();
   void RefuseUnexpected(const Argument& a, const std::string& why);
   void CheckGroups(bool output);
@@ -72,6 +74,7 @@ class Call {
   void SetOutputs(unsigned asked);
   bool Wanted(const Argument& a, unsigned asked) const;
   void SetOutput(const Argument& a);
+  void CheckGradientList(const Argument& a);
   void CheckOutputsThere();
   void CheckMemory();
 
@@ -86,7 +89,14 @@ class Call {
 const TensorView* Call::LeaderTensor() const {
   if (leader_->tensor != nullptr) return &leader_->tensor(args_);
   const std::vector<TensorView>& list = leader_->list(args_);
-  return list.empty() ? nullptr : &list[0];
+  if (!list.empty()) return &list[0];
+  return spec_.stand_in == nullptr ? nullptr : &spec_.Find(spec_.stand_in)->tensor(args_);
+}
+
+ArgName Call::Leader() const {
+  if (leader_->tensor != nullptr) return Name(*leader_);
+  if (leader_->list(args_).empty() && spec_.stand_in != nullptr) return Name(spec_.stand_in);
+  return {Name(*leader_), 0};
 }
 
 DType Call::Activation() const {
@@ -132,6 +142,7 @@ void Call::CheckForm() {
                      static_cast<std::int64_t>(Residual::kNone));
   }
   for (const Argument& a : spec_.arguments) {
+    if (a.output && a.list != nullptr && Given(a)) CheckGradientList(a);
     if (a.presence == Presence::kResidual && !HasResidual()) {
       RefuseUnexpected(a, "there is no residual part");
     }
@@ -139,6 +150,10 @@ void Call::CheckForm() {
       RefuseUnexpected(a, std::string(Name(a.with)) + " is absent");
     }
   }
+}
+
+bool InGroup(const Argument& a, int group) {
+  return a.presence == Presence::kTogether && a.group == group;
 }
 
 // The members of a group come together; the second group only with the first.
@@ -150,7 +165,7 @@ void Call::CheckGroups(bool output) {
     std::string all;
     int members = 0;
     for (const Argument& a : spec_.arguments) {
-      if (a.group != group || a.output != output) continue;
+      if (!InGroup(a, group) || a.output != output) continue;
       ++members;
       any = any || Given(a);
       if (!Given(a) && missing == nullptr) missing = &a;
@@ -159,7 +174,7 @@ void Call::CheckGroups(bool output) {
     if (checker_.ok() && any && missing != nullptr) {
       int left = members;
       for (const Argument& a : spec_.arguments) {
-        if (a.group != group || a.output != output) continue;
+        if (!InGroup(a, group) || a.output != output) continue;
         if (!all.empty()) all += left == 1 ? " and " : ", ";
         all += Name(a);
         --left;
@@ -183,6 +198,15 @@ void Call::RefuseParameterType(ArgName name, const TensorView& t, DType activati
                    " with " + DTypeName(activation) + " activations");
 }
 
+void Call::RefuseCoefficientType(const Argument& a, ArgName name, const TensorView& t,
+                                 DType activation) {
+  if (!t.defined() || t.dtype == Checker::CoefficientFor(activation)) return;
+  if (leader_->type == Type::kCoefficient && &a != leader_) {  // there are no activations
+    return checker_.HasDType(name, t, activation, ("like " + Leader().str()).c_str());
+  }
+  checker_.Coefficients(activation, {{name, t}});
+}
+
 void Call::RefuseTypes() {
   const TensorView* leader = LeaderTensor();
   if (!checker_.ok() || leader == nullptr) return;
@@ -192,8 +216,10 @@ void Call::RefuseTypes() {
     for (const Argument& a : spec_.arguments) {
       if (a.type != type) continue;
       ForEach(a, [&](ArgName name, const TensorView& t) {
-        if (type == Type::kActivation) checker_.Activations(activation, {{name, t}});
-        if (type == Type::kCoefficient) checker_.Coefficients(activation, {{name, t}});
+        if (type == Type::kActivation && t.defined() && t.dtype != activation) {
+          checker_.HasDType(name, t, activation, ("like " + Leader().str()).c_str());
+        }
+        if (type == Type::kCoefficient) RefuseCoefficientType(a, name, t, activation);
         if (type == Type::kParameter) RefuseParameterType(name, t, activation);
       });
     }
@@ -203,7 +229,7 @@ void Call::RefuseTypes() {
 // --- Shapes.
 
 // Dimensions that can only be told once n and D are as well known as they will be.
-bool IsLate(const Shape& shape) {
+bool IsLate(const ShapeSpec& shape) {
   return shape.Has(Dim::kRows) || shape.Has(Dim::kWidth) || shape.Has(Dim::kAlphas) ||
          shape.Has(Dim::kSteps) || shape.Has(Dim::kThree);
 }
@@ -225,8 +251,13 @@ void Call::CheckLimits() {
 
 void Call::TakeLeader() {
   const TensorView* t = LeaderTensor();
-  if (!checker_.ok() || t == nullptr) return;
-  const Shape::Form form = sizes_.Resolve(leader_->shape.forms()[0]);
+  if (!checker_.ok()) return;
+  if (spec_.lead != nullptr) {
+    spec_.lead(checker_, args_, &sizes_, face_);
+    return CheckLimits();
+  }
+  if (t == nullptr) return;
+  const ShapeSpec::Form form = sizes_.Resolve(leader_->shape.forms()[0]);
   std::string layout;
   for (Dim dim : form.all()) {
     const char* letter = dim == Dim::kTokens ? "*" : dim == Dim::kStreams ? "n" : "D";
@@ -243,7 +274,7 @@ void Call::TakeLeader() {
 }
 
 Like Call::LikeOf(const Argument& a) const {
-  if (a.shape.Has(Dim::kSteps)) {
+  if (a.shape.Has(Dim::kSteps) && spec_.iterations != nullptr) {
     for (const Attribute& attribute : spec_.attributes) {
       if (attribute.integer == spec_.iterations) return {Leader(), attribute.Name(face_)};
     }
@@ -265,10 +296,12 @@ void Call::CheckSame(const Argument& a, ArgName name, const TensorView& t) {
 }
 
 void Call::CheckShapes() {
-  if (spec_.iterations != nullptr && checker_.ok()) {
-    const std::int64_t iterations = spec_.iterations(args_);
-    sizes_[Dim::kSteps] =
-        iterations >= 1 && iterations <= INT64_MAX / 2 ? 2 * iterations : kUnknown;
+  if (spec_.iterations != nullptr) {
+    for (const Attribute& a : spec_.attributes) {  // outside its limits it is refused below
+      if (a.integer != spec_.iterations) continue;
+      const std::int64_t iterations = a.integer(args_);
+      if (iterations >= a.low && iterations <= a.high) sizes_[Dim::kSteps] = 2 * iterations;
+    }
   }
   std::int64_t sources = 0;
   for (const Argument& a : spec_.arguments) {
@@ -326,7 +359,7 @@ bool Call::Wanted(const Argument& a, unsigned asked) const {
     case Presence::kRequired:
       return true;
     case Presence::kOptional:
-      return false;
+      return (asked >> a.group & 1) != 0;
     case Presence::kResidual:
       return HasResidual();
     case Presence::kWith:
@@ -387,17 +420,22 @@ Status Call::Infer(unsigned asked) {
 
 // --- Validation.
 
+void Call::CheckGradientList(const Argument& a) {
+  const std::size_t have = a.list(args_).size();
+  const std::size_t want = spec_.Find(a.like)->list(args_).size();
+  if (have == want) return;
+  checker_.Invalid(std::string(Name(a)) + " has " + std::to_string(have) + " tensors, expected " +
+                   std::to_string(want) + ", one for each of " + Name(a.like));
+}
+
 void Call::CheckOutputsThere() {
   for (const Argument& a : spec_.arguments) {
     if (!a.output || !checker_.ok()) continue;
     if (a.list != nullptr) {
-      const std::size_t count = spec_.Find(a.like)->list(args_).size();
-      if (a.list(args_).size() != count) {
-        return checker_.Invalid(std::string(Name(a)) + " has " +
-                                std::to_string(a.list(args_).size()) + " tensors, expected " +
-                                std::to_string(count) + ", one for each of " + Name(a.like));
-      }
+      CheckGradientList(a);
       ForEach(a, [&](ArgName name, const TensorView& t) { checker_.Required(name, t); });
+    } else if (a.required_if != nullptr && !a.required_if(args_)) {
+      continue;
     } else if (a.presence != Presence::kTogether && Wanted(a, 0)) {
       checker_.Required(Name(a), a.tensor(args_));
     }

@@ -56,8 +56,8 @@ std::int64_t Sizes::Value(Dim dim) const {
   }
 }
 
-Shape::Form Sizes::Resolve(const Shape::Form& form) const {
-  Shape::Form resolved;
+ShapeSpec::Form Sizes::Resolve(const ShapeSpec::Form& form) const {
+  ShapeSpec::Form resolved;
   for (Dim dim : form.all()) {
     if (dim == Dim::kLogits && residual == Residual::kMatrix) {
       resolved.dims[resolved.length++] = Dim::kStreams;
@@ -68,7 +68,7 @@ Shape::Form Sizes::Resolve(const Shape::Form& form) const {
   return resolved;
 }
 
-Dims Sizes::Expand(const Shape::Form& form) const {
+Dims Sizes::Expand(const ShapeSpec::Form& form) const {
   Dims sizes;
   for (Dim dim : form.all()) {
     if (dim != Dim::kTokens) {
@@ -80,10 +80,10 @@ Dims Sizes::Expand(const Shape::Form& form) const {
   return sizes;
 }
 
-Shape::Form Sizes::Choose(const Shape& shape, const TensorView& t) const {
-  Shape::Form best = Resolve(shape.forms()[0]);
+ShapeSpec::Form Sizes::Choose(const ShapeSpec& shape, const TensorView& t) const {
+  ShapeSpec::Form best = Resolve(shape.forms()[0]);
   bool has_rank = Expand(best).rank == t.rank();
-  const auto agrees = [&](const Shape::Form& form) {
+  const auto agrees = [&](const ShapeSpec::Form& form) {
     const Dims wanted = Expand(form);
     for (int i = 0; i < t.rank(); ++i) {
       const bool known = wanted[i] != kUnknown && t.sizes[i] != kUnknown;
@@ -92,7 +92,7 @@ Shape::Form Sizes::Choose(const Shape& shape, const TensorView& t) const {
     return true;
   };
   if (t.rank() > kMaxRank || (has_rank && agrees(best))) return best;
-  const auto consider = [&](const Shape::Form& form) {
+  const auto consider = [&](const ShapeSpec::Form& form) {
     if (Expand(form).rank != t.rank()) return false;
     if (!has_rank) best = form;
     has_rank = true;
@@ -100,27 +100,27 @@ Shape::Form Sizes::Choose(const Shape& shape, const TensorView& t) const {
     best = form;
     return true;
   };
-  for (const Shape::Form& form : shape.forms()) {
+  for (const ShapeSpec::Form& form : shape.forms()) {
     if (consider(Resolve(form))) return best;
     // The matrices of the residual part may be flattened.
     if (form.dims[form.length - 1] != Dim::kLogits || residual != Residual::kMatrix) continue;
-    Shape::Form flat = form;
+    ShapeSpec::Form flat = form;
     flat.dims[flat.length - 1] = Dim::kSquare;
     if (consider(flat)) return best;
   }
   return best;
 }
 
-void Sizes::Match(Checker& c, ArgName name, const TensorView& t, const Shape& shape,
+void Sizes::Match(Checker& c, ArgName name, const TensorView& t, const ShapeSpec& shape,
                   const Like& like) {
   if (!c.ok() || !t.defined()) return;
-  const Shape::Form form = Choose(shape, t);
+  const ShapeSpec::Form form = Choose(shape, t);
   Dims pattern = Expand(form);
   c.Matches(name, t, &pattern, like);
   if (c.ok()) Learn(c, name, t, form, pattern);
 }
 
-void Sizes::Learn(Checker& c, ArgName name, const TensorView& t, const Shape::Form& form,
+void Sizes::Learn(Checker& c, ArgName name, const TensorView& t, const ShapeSpec::Form& form,
                   const Dims& found) {
   int at = 0;
   for (Dim dim : form.all()) {

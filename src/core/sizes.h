@@ -29,23 +29,24 @@ struct Sizes {
   std::int64_t Value(Dim dim) const;
 
   // The sizes of a form: tokens and the rest; unknown ones are kUnknown.
-  Dims Expand(const Shape::Form& form) const;
+  Dims Expand(const ShapeSpec::Form& form) const;
 
   // The first form of the shape that has as many dimensions as t and, if there are several, whose
   // sizes agree with t; else the first form. The residual part of a token is one or two dimensions.
-  Shape::Form Choose(const Shape& shape, const TensorView& t) const;
+  ShapeSpec::Form Choose(const ShapeSpec& shape, const TensorView& t) const;
 
   // Checks t against the shape and learns from it what was unknown.
-  void Match(Checker& c, ArgName name, const TensorView& t, const Shape& shape, const Like& like);
+  void Match(Checker& c, ArgName name, const TensorView& t, const ShapeSpec& shape,
+             const Like& like);
 
   // The sizes of an absent output: the first form.
-  Dims Output(const Shape& shape) const { return Expand(Resolve(shape.forms()[0])); }
+  Dims Output(const ShapeSpec& shape) const { return Expand(Resolve(shape.forms()[0])); }
 
   // R replaced by what it is in this call: n, n or n!.
-  Shape::Form Resolve(const Shape::Form& form) const;
+  ShapeSpec::Form Resolve(const ShapeSpec::Form& form) const;
 
  private:
-  void Learn(Checker& c, ArgName name, const TensorView& t, const Shape::Form& form,
+  void Learn(Checker& c, ArgName name, const TensorView& t, const ShapeSpec::Form& form,
              const Dims& found);
 
   std::array<std::int64_t, kDims> values_;

@@ -56,7 +56,7 @@ enum class Dim : std::uint8_t {
 inline constexpr int kDims = static_cast<int>(Dim::kThree) + 1;
 
 // The forms that a tensor's sizes may have, written "T,n,n|T,n*n"; checked when it is compiled.
-class Shape {
+class ShapeSpec {
  public:
   static constexpr int kMaxForms = 3;
   static constexpr int kMaxLength = 4;
@@ -66,8 +66,8 @@ class Shape {
     constexpr std::span<const Dim> all() const { return {dims, static_cast<std::size_t>(length)}; }
   };
 
-  constexpr Shape() = default;
-  consteval Shape(const char* text) : text_(text) {  // NOLINT(google-explicit-constructor)
+  constexpr ShapeSpec() = default;
+  consteval ShapeSpec(const char* text) : text_(text) {  // NOLINT(google-explicit-constructor)
     std::string_view rest = text;
     forms_count_ = 1;
     while (!rest.empty()) {
@@ -141,15 +141,16 @@ struct Argument {
   std::vector<TensorView>& (*list)(void* args) = nullptr;  // shape and type are those of a member
   bool output = false;
   Type type = Type::kActivation;
-  Shape shape = {};
+  ShapeSpec shape = {};
   Presence presence = Presence::kRequired;
-  const char* with = nullptr;    // kWith, kAlsoWith
-  int group = 0;                 // kTogether: 1, 2; the second comes only with the first
+  const char* with = nullptr;  // kWith, kAlsoWith
+  int group = 0;  // kTogether: 1, 2, the second only with the first; kOptional: see Ask
   const char* like = nullptr;    // kSame; else: an absent output takes that argument's sizes
   const char* may_be = nullptr;  // an output: the input that it may be exactly the same view as
   const char* gradient_of = nullptr;  // the forward's argument whose gradient this is, if any
   std::int64_t fewest = 1;            // of a list: members at the least
-  bool is_source = false;             // counts in L
+  bool& (*required_if)(void* args) = nullptr;  // kWith: else optional beside `with`
+  bool is_source = false;                      // counts in L
 
   constexpr const char* Name(Face face) const {
     return face == Face::kC ? c : face == Face::kPython ? python : name;
@@ -167,6 +168,10 @@ struct Argument {
   consteval Argument Group(int number) const {
     return Set(&Argument::presence, Presence::kTogether).Set(&Argument::group, number);
   }
+  consteval Argument AskedBy(int number) const { return Set(&Argument::group, number); }
+  consteval Argument RequiredIf(bool& (*flag)(void*)) const {
+    return Set(&Argument::required_if, flag);
+  }
   consteval Argument Like(const char* other) const { return Set(&Argument::like, other); }
   consteval Argument MayBe(const char* input) const { return Set(&Argument::may_be, input); }
   consteval Argument GradientOf(const char* of) const { return Set(&Argument::gradient_of, of); }
@@ -183,7 +188,8 @@ struct Argument {
 };
 
 template <auto kMember>
-consteval Argument Tensor(const char* name, const char* c, bool output, Type type, Shape shape) {
+consteval Argument Tensor(const char* name, const char* c, bool output, Type type,
+                          ShapeSpec shape) {
   Argument a{.name = name, .c = c, .python = name, .output = output, .type = type, .shape = shape};
   if constexpr (requires(void* args) { Field<kMember>(args).push_back(TensorView()); }) {
     a.list = &Field<kMember>;
@@ -194,11 +200,11 @@ consteval Argument Tensor(const char* name, const char* c, bool output, Type typ
   return a;
 }
 template <auto kMember>
-consteval Argument In(const char* name, const char* c, Type type, Shape shape) {
+consteval Argument In(const char* name, const char* c, Type type, ShapeSpec shape) {
   return Tensor<kMember>(name, c, false, type, shape);
 }
 template <auto kMember>
-consteval Argument Out(const char* name, const char* c, Type type, Shape shape) {
+consteval Argument Out(const char* name, const char* c, Type type, ShapeSpec shape) {
   return Tensor<kMember>(name, c, true, type, shape);
 }
 
@@ -275,11 +281,14 @@ struct PassSpec {
   std::span<const Attribute> attributes = {};
   std::span<const Ask> asks = {};
   std::span<const Limit> limits = {};
-  const char* leader = "x";  // the argument that says how many dimensions T stands for
+  const char* leader = "x";        // the argument that says how many dimensions T stands for
+  const char* stand_in = nullptr;  // whose dtype counts where the leader is a list without members
   Rows rows = Rows::kNone;
   Residual residual = Residual::kMatrix;              // the form, where no attribute says it
   std::int64_t& (*iterations)(void* args) = nullptr;  // num_iters, where 2I is its double
-  // What the description cannot say, checked last: a hatch.
+  // Hatches for what the description cannot say: reading the leader's sizes, in place of the rule
+  // that its first form is matched; and checks that come last.
+  void (*lead)(Checker& checker, void* args, Sizes* sizes, Face face) = nullptr;
   void (*more)(Checker& checker, void* args, const Sizes& sizes, Face face) = nullptr;
 
   constexpr const Argument* Find(std::string_view wanted) const {
@@ -306,7 +315,7 @@ constexpr bool IsSound(const PassSpec& spec) {
     if (needs_with != (a.with != nullptr) || (a.with != nullptr && spec.Find(a.with) == nullptr)) {
       return false;
     }
-    if ((a.presence == Presence::kTogether) != (a.group != 0)) return false;
+    if (a.presence == Presence::kTogether && a.group == 0) return false;
     if (a.like != nullptr && spec.Find(a.like) == nullptr) return false;
     if ((a.type == Type::kSame) != a.shape.empty()) return false;
     if (a.type == Type::kSame && a.like == nullptr) return false;

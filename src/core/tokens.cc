@@ -64,6 +64,19 @@ TokenRows TokenRows::Matrix(const TensorView& view, int leading, std::int64_t n)
   return rows;
 }
 
+StepRows::StepRows(const TensorView& view, int inner) {
+  if (!view.defined()) return;
+  TensorView step = view;
+  step.sizes = Dims();
+  step.strides = Dims();
+  for (int i = 1; i < view.rank(); ++i) {
+    step.sizes.push_back(view.sizes[i]);
+    step.strides.push_back(view.strides[i]);
+  }
+  rows = TokenRows(step, inner);
+  step_stride = view.strides[0];
+}
+
 std::int64_t CountTokens(const Dims& sizes, int leading) {
   Dims tokens;
   for (int i = 0; i < leading; ++i) tokens.push_back(sizes[i]);

@@ -62,6 +62,26 @@ struct TokenRows {
   }
 };
 
+// A cache [steps, *, inner...]: the rows of one step, the steps one stride apart. An absent tensor
+// gives a null base.
+struct StepRows {
+  StepRows() = default;
+  StepRows(const TensorView& view, int inner);
+
+  bool defined() const { return rows.defined(); }
+  template <class T>
+  T& At(std::int64_t step, std::int64_t token, std::int64_t i, std::int64_t j) const {
+    return (&rows.At<T>(token, i, j))[step * step_stride];
+  }
+  template <class T>
+  T& At(std::int64_t step, std::int64_t token, std::int64_t j) const {
+    return (&rows.At<T>(token, j))[step * step_stride];
+  }
+
+  TokenRows rows;
+  std::int64_t step_stride = 0;  // elements
+};
+
 // Number of tokens: the product of the first `leading` sizes.
 std::int64_t CountTokens(const Dims& sizes, int leading);
 

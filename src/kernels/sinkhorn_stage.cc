@@ -22,13 +22,6 @@ PreShape PreSinkhornShape(const TensorView& x) {
   return s;
 }
 
-SinkhornStage::StepRows::StepRows(const TensorView& view, bool matrix)
-    : base(static_cast<float*>(view.data)),
-      step(view.defined() ? view.strides[0] : 0),
-      token(view.defined() ? view.strides[1] : 0),
-      row(matrix && view.defined() ? view.strides[2] : 0),
-      column(view.defined() ? view.strides[matrix ? 3 : 2] : 0) {}
-
 SinkhornStage::SinkhornStage(const SinkhornParams& params, const TokenRows& h_res,
                              const TokenRows& grad_h_res, const TensorView& sum_out,
                              const TensorView& norm_out, bool backward, Target target)
@@ -38,8 +31,8 @@ SinkhornStage::SinkhornStage(const SinkhornParams& params, const TokenRows& h_re
       grad_h_res_(grad_h_res),
       cached_(sum_out.defined()),
       iterates_(cached_ || backward),
-      sum_out_(sum_out, false),
-      norm_out_(norm_out, true) {}
+      sum_out_(sum_out, 1),
+      norm_out_(norm_out, 2) {}
 
 std::size_t SinkhornStage::scratch_bytes() const {
   const std::int64_t lanes = std::int64_t{2} * params_.n * params_.n * kSinkhornLanes;
@@ -114,9 +107,10 @@ void SinkhornStage::StoreIterates(std::int64_t first, int lanes, const Lanes& at
     const float eps = step == 0 ? params_.eps : 0.0f;
     for (int l = 0; l < lanes; ++l) {
       for (int i = 0; i < n; ++i) {
-        sum_out_.At(step, first + l, 0, i) = sums[i * kSinkhornLanes + l];
+        sum_out_.At<float>(step, first + l, i) = sums[i * kSinkhornLanes + l];
         for (int j = 0; j < n; ++j) {
-          norm_out_.At(step, first + l, i, j) = norms[(i * n + j) * kSinkhornLanes + l] + eps;
+          norm_out_.At<float>(step, first + l, i, j) =
+              norms[(i * n + j) * kSinkhornLanes + l] + eps;
         }
       }
     }
@@ -133,9 +127,10 @@ void SinkhornStage::LoadIterates(std::int64_t first, int lanes, const Lanes& at)
     std::fill_n(norms, Elements() * kSinkhornLanes, 0.0f);
     for (int l = 0; l < lanes; ++l) {
       for (int i = 0; i < n; ++i) {
-        sums[i * kSinkhornLanes + l] = sum_out_.At(step, first + l, 0, i);
+        sums[i * kSinkhornLanes + l] = sum_out_.At<float>(step, first + l, i);
         for (int j = 0; j < n; ++j) {
-          norms[(i * n + j) * kSinkhornLanes + l] = norm_out_.At(step, first + l, i, j) - eps;
+          norms[(i * n + j) * kSinkhornLanes + l] =
+              norm_out_.At<float>(step, first + l, i, j) - eps;
         }
       }
     }

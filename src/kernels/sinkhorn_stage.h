@@ -24,7 +24,7 @@ PreShape PreSinkhornShape(const TensorView& x);
 class SinkhornStage final : public ResidualStage {
  public:
   // h_res is what Forward writes, grad_h_res what Backward reads; either may be undefined when the
-  // other is meant. Caches [N, T, n] and [N, T, n, n], or undefined: iterates are recomputed.
+  // other is meant. Caches [N, *, n] and [N, *, n, n], or undefined: iterates are recomputed.
   SinkhornStage(const SinkhornParams& params, const TokenRows& h_res, const TokenRows& grad_h_res,
                 const TensorView& sum_out, const TensorView& norm_out, bool backward,
                 Target target);
@@ -35,15 +35,6 @@ class SinkhornStage final : public ResidualStage {
                 std::byte* scratch) const override;
 
  private:
-  // One cache [N, T, inner...] addressed by step, token and element of the token.
-  struct StepRows {
-    StepRows(const TensorView& view, bool matrix);
-    float& At(std::int64_t k, std::int64_t t, std::int64_t i, std::int64_t j) const {
-      return base[k * step + t * token + i * row + j * column];
-    }
-    float* base;
-    std::int64_t step, token, row, column;
-  };
   struct Lanes {
     float* z;      // [n*n][16]
     float* other;  // [n*n][16]: h_res or its gradient

@@ -9,6 +9,7 @@
 #include "anabranch/context.h"
 #include "anabranch/plan.h"
 #include "src/core/caught.h"
+#include "src/core/context_face.h"
 #include "src/core/plan_impl.h"
 #include "src/core/resolve_target.h"
 
@@ -54,7 +55,7 @@ Status PreparePlan(const char* op, const Args& args, const TensorView& main, boo
                    void (*reference)(const Args&), const Shapes& shapes, Plan* plan,
                    const Context& context) noexcept {
   try {
-    if (Status status = Validate(args); !status.ok()) return status;
+    if (Status status = Validate(args, ContextFace::Of(context)); !status.ok()) return status;
     std::unique_ptr<PlanImpl> impl;
     if (empty_is_done && main.numel() == 0) {
       impl = std::make_unique<DescribedPlan<EmptyPlan, Shapes>>(shapes);

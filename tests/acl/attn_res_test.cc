@@ -205,7 +205,7 @@ TEST_F(AclnnAttnRes, FailuresNameTheArgument) {
   ExpectFailure(forward(nullptr, w.tensor, h.tensor), 161001, {"blocks is null"});
   ExpectFailure(forward(blocks, nullptr, h.tensor), 161001, {"projWeight is null"});
   ExpectFailure(forward(blocks, w.tensor, nullptr), 161001, {"h is null"});
-  ExpectFailure(forward(blocks, short_w.tensor, h.tensor), 161002, {"proj_weight has shape"});
+  ExpectFailure(forward(blocks, short_w.tensor, h.tensor), 161002, {"projWeight has shape"});
   const aclTensorList* empty = aclCreateTensorList(nullptr, 0);
   ExpectFailure(forward(empty, w.tensor, h.tensor), 161002, {"blocks has 0 tensors"});
   EXPECT_EQ(aclDestroyTensorList(empty), 0);
@@ -216,7 +216,7 @@ TEST_F(AclnnAttnRes, FailuresNameTheArgument) {
   };
   ExpectFailure(backward(nullptr, grad_blocks), 161001, {"alpha is null"});
   ExpectFailure(backward(alpha.tensor, grad_blocks), 161002,
-                {"grad_blocks has 2 tensors, expected 3"});
+                {"gradBlocks has 2 tensors, expected 3"});
 }
 
 // Lists have their place among the arguments: blocks is argument 0 of the forward; of the backward

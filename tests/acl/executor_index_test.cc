@@ -12,9 +12,12 @@ namespace {
 
 // From the signatures; `>` marks an output, `[]` a list.
 const std::map<std::string, std::string> kSignatures = {
-    {"mhc_pre", "x phi alpha bias gamma >hIn >hPost >hRes >invRms >hMix >hPre"},
+    {"mhc_pre",
+     "x phi alpha bias gammaOptional >hIn >hPost >hRes >invRmsOptional >hMixOptional "
+     ">hPreOptional"},
     {"mhc_pre_backward",
-     "x phi alpha gradHIn gradHPost gradHRes invRms hMix hPre hPost gamma gradXPost >gradX "
+     "x phi alpha gradHIn gradHPost gradHRes invRms hMix hPre hPost gammaOptional "
+     "gradXPostOptional >gradX "
      ">gradPhi >gradAlpha >gradBias >gradGamma"},
     {"mhc_pre_sinkhorn",
      "x phi alpha bias >hin >hPost >hRes >hPre >hcBeforeNorm >invRms >sumOut >normOut"},
@@ -29,17 +32,22 @@ const std::map<std::string, std::string> kSignatures = {
     {"mhc_post_backward", "gradOutput x hRes hOut hPost >gradX >gradHRes >gradHOut >gradHPost"},
     {"mhc_head", "x fn base scale >y >invRms >hMix >w"},
     {"mhc_head_backward", "gradY x fn scale invRms hMix w >gradX >gradFn >gradBase >gradScale"},
-    {"block_attn_res", "[]blocks projWeight partialBlock rmsnormGamma >h >rms >alpha"},
+    {"block_attn_res",
+     "[]blocks projWeight partialBlockOptional rmsnormGammaOptional >h >rmsOptional "
+     ">alphaOptional"},
     {"block_attn_res_backward",
-     "gradH []blocks projWeight alpha partialBlock rmsnormGamma rms >[]gradBlocks "
+     "gradH []blocks projWeight alpha partialBlockOptional rmsnormGammaOptional rmsOptional "
+     ">[]gradBlocks "
      ">gradPartialBlock >gradProjWeight >gradRmsnormGamma"},
-    {"attn_res_prepare", "[]blocks queries rmsnormGamma >o >m >l"},
+    {"attn_res_prepare", "[]blocksOptional queries rmsnormGammaOptional >o >m >l"},
     {"attn_res_prepare_backward",
-     "gradO gradM gradL []blocks queries rmsnormGamma >[]gradBlocks >gradQueries "
+     "gradO gradM gradL []blocksOptional queries rmsnormGammaOptional >[]gradBlocksOptional "
+     ">gradQueries "
      ">gradRmsnormGamma"},
-    {"attn_res_merge", "o m l v query rmsnormGamma >h"},
+    {"attn_res_merge", "o m l v query rmsnormGammaOptional >h"},
     {"attn_res_merge_backward",
-     "gradH o m l v query rmsnormGamma >gradO >gradM >gradL >gradV >gradQuery >gradRmsnormGamma"},
+     "gradH o m l v query rmsnormGammaOptional >gradO >gradM >gradL >gradV >gradQuery "
+     ">gradRmsnormGamma"},
 };
 
 class ExecutorIndex : public testing::TestWithParam<std::string> {};

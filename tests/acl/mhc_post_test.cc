@@ -251,7 +251,7 @@ TEST_F(AclnnMhcPost, ChecksInOrderEachWithAMessage) {
   HostTensor<std::int32_t> ints({3, 4, 5}, ACL_INT32);
   ExpectFailure(phase_one(ints.tensor, res, h_out, post, out), 161002, {"x has dtype INT32"});
   HostTensor<std::uint16_t> half({3, 5}, ACL_FLOAT16);
-  ExpectFailure(phase_one(x, res, half.tensor, post, out), 161002, {"h_out", "float16"});
+  ExpectFailure(phase_one(x, res, half.tensor, post, out), 161002, {"hOut has", "float16"});
   const std::int64_t sizes[] = {3, 4, 5};
   aclTensor* fractal = aclCreateTensor(sizes, 3, ACL_FLOAT, nullptr, 0, ACL_FORMAT_FRACTAL_NZ,
                                        sizes, 3, call.x.data.data());
@@ -262,7 +262,7 @@ TEST_F(AclnnMhcPost, ChecksInOrderEachWithAMessage) {
   ExpectFailure(phase_one(five.tensor, res, h_out, post, out), 161002, {"x has shape", "3 or 4"});
   HostTensor<float> wrong({3, 3}, ACL_FLOAT);
   ExpectFailure(phase_one(x, res, h_out, wrong.tensor, out), 161002,
-                {"h_post has shape (3, 3), expected (3, 4)"});
+                {"hPost has shape (3, 3), expected (3, 4)"});
   EXPECT_EQ(phase_one(x, res, h_out, post, x), 0);  // out may be exactly x
   aclDestroyAclOpExecutor(executor);
 }

@@ -52,8 +52,8 @@ struct Family {
         inv_rms(Tokens({}), ACL_FLOAT),
         h_mix(Tokens({rows}), ACL_FLOAT),
         h_pre(Tokens({s.n}), ACL_FLOAT),
-        sum_out({2 * s.iters, s.t, s.n}, ACL_FLOAT),
-        norm_out({2 * s.iters, s.t, s.n, s.n}, ACL_FLOAT),
+        sum_out(Steps({s.n}), ACL_FLOAT),
+        norm_out(Steps({s.n, s.n}), ACL_FLOAT),
         grad_x(Tokens({s.n, s.d}), act),
         grad_phi({rows, s.n * s.d}, ACL_FLOAT, 7.0f),
         grad_alpha({3}, ACL_FLOAT, 7.0f),
@@ -67,6 +67,12 @@ struct Family {
   Sizes Tokens(Sizes inner) const {
     Sizes all = s.tnd ? Sizes{s.t} : Sizes{1, s.t};
     all.insert(all.end(), inner.begin(), inner.end());
+    return all;
+  }
+  // As published: (2*numIters, B, S, ...) or (2*numIters, T, ...).
+  Sizes Steps(const Sizes& inner) const {
+    Sizes all = Tokens(inner);
+    all.insert(all.begin(), 2 * s.iters);
     return all;
   }
   aclnnStatus Pre(bool v2 = false, std::int64_t mode = 0, bool with_h_mix = true) {
@@ -259,12 +265,12 @@ TEST_F(AclnnMhcPre, HeadForwardAndBackward) {
 
 TEST_F(AclnnMhcPre, BadArgumentsHaveTheirCodes) {
   Family c(kSmall);
-  ExpectFailure(c.Pre(false, 0, false), 161002, {"h_mix is absent"});
-  ExpectFailure(c.Pre(true, 2), 161002, {"op_impl_mode is 2, expected 0..1"});
+  ExpectFailure(c.Pre(false, 0, false), 161002, {"hMixOptional is absent"});
+  ExpectFailure(c.Pre(true, 2), 161002, {"opImplMode is 2, expected 0..1"});
   ExpectFailure(c.Sinkhorn(true, 5), 161002, {"hcMult is 5, expected 4"});
   ExpectFailure(c.SinkhornBackward(false), 161001, {"sumOut is null"});
   c.s.iters = 0;
-  ExpectFailure(c.Sinkhorn(false), 161002, {"num_iters is 0"});
+  ExpectFailure(c.Sinkhorn(false), 161002, {"numIters is 0"});
   Tensor two({2}, ACL_FLOAT);
   ExpectFailure(
       aclnnMhcPreGetWorkspaceSize(c.x.tensor, c.phi.tensor, two.tensor, c.bias.tensor, nullptr,
@@ -275,7 +281,7 @@ TEST_F(AclnnMhcPre, BadArgumentsHaveTheirCodes) {
       aclnnMhcPreGetWorkspaceSize(c.x.tensor, c.phi.tensor, c.alpha.tensor, c.bias.tensor, nullptr,
                                   1e-6, 1e-6, c.h_in.tensor, c.h_post.tensor, nullptr, nullptr,
                                   nullptr, nullptr, &c.size, &c.executor),
-      161001, {"h_res is absent"});
+      161001, {"hRes is absent"});
   ExpectFailure(
       aclnnMhcPreGetWorkspaceSize(c.x.tensor, nullptr, c.alpha.tensor, c.bias.tensor, nullptr, 1e-6,
                                   1e-6, c.h_in.tensor, c.h_post.tensor, c.h_res.tensor, nullptr,

@@ -81,7 +81,8 @@ TEST(MhcPermutationTest, ErrorsNameArgumentGotAndWanted) {
             "mhc_permutation: h_res has shape (2, 4, 4), expected (8, 3, 3) to match logits");
   args.logits = TensorView(nullptr, DType::kFloat32, {kUnknown, kUnknown});
   args.h_res = TensorView(nullptr, DType::kFloat32, {2, 6, 6});
-  EXPECT_EQ(InferMhcPermutation(&args).message(), "mhc_permutation: h_res: n is 6, expected 1..5");
+  EXPECT_EQ(InferMhcPermutation(&args).message(),
+            "mhc_permutation: logits: n (permutation form) is 6, expected 1..5");
   args.logits = TensorView(nullptr, DType::kFloat32, {0, 24});
   args.h_res = TensorView(nullptr, DType::kFloat32, {0, 4, 4});
   ASSERT_TRUE(Prepare(args, &plan).ok());

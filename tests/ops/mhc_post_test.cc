@@ -198,7 +198,7 @@ TEST(MhcPostTest, ErrorsNameArgumentGotAndWanted) {
   EXPECT_EQ(message([](MhcPostArgs& a) { a.h_post.sizes[1] = 3; }),
             "mhc_post: h_post has shape (2, 3), expected (2, 4) to match x");
   EXPECT_EQ(message([](MhcPostArgs& a) { a.h_out.dtype = DType::kFloat16; }),
-            "mhc_post: h_out has dtype float16, expected float32 like the activations");
+            "mhc_post: h_out has dtype float16, expected float32 like x");
   EXPECT_EQ(message([](MhcPostArgs& a) { a.h_res.dtype = DType::kBFloat16; }),
             "mhc_post: h_res has dtype bfloat16, expected float32 (coefficients are float32)");
   EXPECT_EQ(message([](MhcPostArgs& a) { a.x.sizes = Dims{8}; }),

@@ -73,16 +73,15 @@ TEST(MhcPreSinkhornTest, RefusesBadIterationsAndCaches) {
               a.options.clamp_low = 1;
               a.options.clamp_high = -1;
             }),
-            "mhc_pre_sinkhorn: options.clamp is (1.000000, -1.000000), expected clamp_low <= "
-            "clamp_high");
+            "mhc_pre_sinkhorn: options.clamp is (1.000000, -1.000000), expected low <= high");
   EXPECT_EQ(message([](MhcPreSinkhornArgs& a) {
               a.sum_out = TensorView(a.x.data, DType::kFloat32, {40, 2, 4});
             }),
-            "mhc_pre_sinkhorn: norm_out is absent, expected both of sum_out and norm_out or none "
+            "mhc_pre_sinkhorn: norm_out is absent, expected all of sum_out and norm_out or none "
             "of them");
   EXPECT_EQ(message([](MhcPreSinkhornArgs& a) { a.h_pre = TensorView(); }),
             "mhc_pre_sinkhorn: h_pre is absent, expected all of h_pre, h_mix and inv_rms or none "
-            "of the caches");
+            "of them");
 }
 
 TEST(MhcPreTest, WorkspacesThatAreTooSmallAreRefused) {
@@ -131,9 +130,9 @@ TEST(MhcPreTest, InfersShapesWithUnknownSizes) {
   fused.phi = TensorView(nullptr, DType::kFloat32, {24, 64});
   fused.alpha = args.alpha;
   fused.bias = args.bias;
-  fused.sum_out = TensorView(nullptr, DType::kFloat32, {40, kUnknown, 4});
+  fused.sum_out = TensorView(nullptr, DType::kFloat32, {40, kUnknown, 3, 4});
   ASSERT_TRUE(InferMhcPreSinkhorn(&fused).ok());
-  EXPECT_EQ(fused.norm_out.sizes, (Dims{40, 6, 4, 4}));
+  EXPECT_EQ(fused.norm_out.sizes, (Dims{40, 2, 3, 4, 4}));
   EXPECT_EQ(fused.h_mix.sizes, (Dims{2, 3, 24}));
 }
 

@@ -181,18 +181,19 @@ TEST(MhcSinkhornTest, ErrorsNameArgumentGotAndWanted) {
     return status.message();
   };
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.num_iters = 0; }),
-            "mhc_sinkhorn: num_iters is 0, expected 1..1099511627776");
+            "mhc_sinkhorn: options.num_iters is 0, expected 1..1000000");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.eps = -1; }),
-            "mhc_sinkhorn: eps is -1, expected a finite number >= 0");
+            "mhc_sinkhorn: options.eps is -1, expected a finite number >= 0");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.eps = std::nan(""); }),
-            "mhc_sinkhorn: eps is nan, expected a finite number >= 0");
+            "mhc_sinkhorn: options.eps is nan, expected a finite number >= 0");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.clamp_low = 2; }),
-            "mhc_sinkhorn: clamp is [2.000000, 0.000000], expected low <= high");
-  EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.norm_out = TensorView(); }),
-            "mhc_sinkhorn: norm_out is absent and sum_out is not, expected both or none");
+            "mhc_sinkhorn: options.clamp is (2.000000, 0.000000), expected low <= high");
+  EXPECT_EQ(
+      message([](MhcSinkhornArgs& a) { a.norm_out = TensorView(); }),
+      "mhc_sinkhorn: norm_out is absent, expected all of sum_out and norm_out or none of them");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.sum_out.sizes[0] = 38; }),
-            "mhc_sinkhorn: sum_out has shape (38, 2, 4), expected (40, 2, 4) to match the matrices "
-            "and num_iters");
+            "mhc_sinkhorn: sum_out has shape (38, 2, 4), expected (40, 2, 4) to match logits "
+            "and options.num_iters");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.logits.sizes[1] = 3; }),
             "mhc_sinkhorn: logits has shape (2, 3, 4), expected square matrices");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.n = 17; }), "mhc_sinkhorn: n is 17, expected 1..16");

@@ -6,16 +6,17 @@
 #include <cstddef>
 
 #include "anabranch/attn_res.h"
+#include "src/core/spec.h"
 
 namespace anabranch {
 
 // null -> dtype -> rank and shape -> attributes -> overlap.
-Status Validate(const BlockAttnResArgs& args);
-Status Validate(const BlockAttnResBackwardArgs& args);
-Status Validate(const AttnResPrepareArgs& args);
-Status Validate(const AttnResPrepareBackwardArgs& args);
-Status Validate(const AttnResMergeArgs& args);
-Status Validate(const AttnResMergeBackwardArgs& args);
+Status Validate(const BlockAttnResArgs& args, Face face);
+Status Validate(const BlockAttnResBackwardArgs& args, Face face);
+Status Validate(const AttnResPrepareArgs& args, Face face);
+Status Validate(const AttnResPrepareBackwardArgs& args, Face face);
+Status Validate(const AttnResMergeArgs& args, Face face);
+Status Validate(const AttnResMergeBackwardArgs& args, Face face);
 
 // The definition, in double precision, on FP64 tensors; arguments have been validated.
 void BlockAttnResReference(const BlockAttnResArgs& args);

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "anabranch/mhc_head.h"
-#include "src/core/mhc_check.h"
 #include "src/ops/entries.h"
+#include "src/ops/mhc_spec.h"
 
 namespace anabranch {
 namespace {
@@ -13,7 +13,7 @@ enum Variant { kCaches, kNoCaches };
 
 std::vector<const char*> Variants() { return {"caches", "no caches"}; }
 
-bool Supports(const Case& c) { return c.n >= 1 && c.n <= kMaxPreStreams && c.d >= 1; }
+bool Supports(const Case& c) { return c.n >= 1 && c.n <= specs::kMaxPreStreams && c.d >= 1; }
 
 bool SupportsBackward(const Case& c) { return Supports(c) && c.variant == kCaches; }
 

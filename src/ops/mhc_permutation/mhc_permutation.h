@@ -3,12 +3,13 @@
 #define ANABRANCH_SRC_OPS_MHC_PERMUTATION_MHC_PERMUTATION_H_
 
 #include "anabranch/mhc_permutation.h"
+#include "src/core/spec.h"
 
 namespace anabranch {
 
 // null -> dtype -> rank and shape -> overlap.
-Status Validate(const MhcPermutationArgs& args);
-Status Validate(const MhcPermutationBackwardArgs& args);
+Status Validate(const MhcPermutationArgs& args, Face face);
+Status Validate(const MhcPermutationBackwardArgs& args, Face face);
 
 // The definition, in double precision, on FP64 tensors; arguments have been validated.
 void MhcPermutationReference(const MhcPermutationArgs& args);

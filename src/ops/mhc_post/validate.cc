@@ -9,7 +9,11 @@ Status InferMhcPost(MhcPostArgs* args) { return Infer(specs::kMhcPost, args); }
 Status InferMhcPostBackward(MhcPostBackwardArgs* args) {
   return Infer(specs::kMhcPostBackward, args);
 }
-Status Validate(const MhcPostArgs& args) { return Validate(specs::kMhcPost, args); }
-Status Validate(const MhcPostBackwardArgs& args) { return Validate(specs::kMhcPostBackward, args); }
+Status Validate(const MhcPostArgs& args, Face face) {
+  return Validate(specs::kMhcPost, args, face);
+}
+Status Validate(const MhcPostBackwardArgs& args, Face face) {
+  return Validate(specs::kMhcPostBackward, args, face);
+}
 
 }  // namespace anabranch

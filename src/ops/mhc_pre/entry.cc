@@ -3,8 +3,9 @@
 #include <cmath>
 
 #include "anabranch/mhc_pre.h"
-#include "src/core/mhc_check.h"
+#include "src/core/sizes.h"
 #include "src/ops/entries.h"
+#include "src/ops/mhc_spec.h"
 
 namespace anabranch {
 namespace {
@@ -41,7 +42,8 @@ std::vector<const char*> Variants() {
 
 bool Supports(const Case& c) {
   const bool permutation = VariantOf(c).residual == Residual::kPermutation;
-  return c.n >= 1 && c.n <= (permutation ? kMaxPermutationStreams : kMaxPreStreams) && c.d >= 1;
+  return c.n >= 1 && c.n <= (permutation ? kMaxPermutationStreams : specs::kMaxPreStreams) &&
+         c.d >= 1;
 }
 
 bool SupportsBackward(const Case& c) { return Supports(c) && VariantOf(c).caches; }

@@ -2,8 +2,8 @@
 #include "src/ops/mhc_pre/mhc_pre.h"
 
 #include "src/core/check.h"
-#include "src/core/mhc_check.h"
 #include "src/core/plan_impl.h"
+#include "src/core/sizes.h"
 #include "src/core/tokens.h"
 #include "src/kernels/pre_backward.h"
 #include "src/kernels/pre_forward.h"

@@ -3,12 +3,13 @@
 #define ANABRANCH_SRC_OPS_MHC_PRE_MHC_PRE_H_
 
 #include "anabranch/mhc_pre.h"
+#include "src/core/spec.h"
 
 namespace anabranch {
 
 // null -> dtype -> rank and shape -> attributes -> overlap.
-Status Validate(const MhcPreArgs& args);
-Status Validate(const MhcPreBackwardArgs& args);
+Status Validate(const MhcPreArgs& args, Face face);
+Status Validate(const MhcPreBackwardArgs& args, Face face);
 
 // The definition, in double precision, on FP64 tensors; arguments have been validated.
 void MhcPreReference(const MhcPreArgs& args);

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "src/core/mhc_check.h"
+#include "src/core/sizes.h"
 #include "src/core/tokens.h"
 #include "src/ops/mhc_pre/mhc_pre.h"
 

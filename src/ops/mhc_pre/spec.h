@@ -4,37 +4,29 @@
 
 #include "anabranch/mhc_pre.h"
 #include "src/core/spec.h"
+#include "src/ops/mhc_spec.h"
 
 namespace anabranch::specs {
-
-inline constexpr Limit kMhcPreLimits[] = {{Dim::kStreams, 1, 16},
-                                          {Dim::kHidden, 1, INT64_MAX / 16}};
 
 inline constexpr Argument kMhcPreArguments[] = {
     In<&MhcPreArgs::x>("x", "x", kActivation, "T,n,D"),
     In<&MhcPreArgs::phi>("phi", "phi", kCoefficient, "F,K"),
     In<&MhcPreArgs::alpha>("alpha", "alpha", kCoefficient, "A"),
     In<&MhcPreArgs::bias>("bias", "bias", kCoefficient, "F"),
-    In<&MhcPreArgs::gamma>("gamma", "gamma", kCoefficient, "n,D").Optional(),
+    In<&MhcPreArgs::gamma>("gamma", "gammaOptional", kCoefficient, "n,D").Optional(),
     Out<&MhcPreArgs::h_in>("h_in", "hIn", kActivation, "T,D"),
     Out<&MhcPreArgs::h_post>("h_post", "hPost", kCoefficient, "T,n"),
     Out<&MhcPreArgs::h_res>("h_res", "hRes", kCoefficient, "T,R").WithResidual(),
-    Out<&MhcPreArgs::inv_rms>("inv_rms", "invRms", kCoefficient, "T").Group(1),
-    Out<&MhcPreArgs::h_mix>("h_mix", "hMix", kCoefficient, "T,F").Group(1),
-    Out<&MhcPreArgs::h_pre>("h_pre", "hPre", kCoefficient, "T,n").Group(1),
+    Out<&MhcPreArgs::inv_rms>("inv_rms", "invRmsOptional", kCoefficient, "T").Group(1),
+    Out<&MhcPreArgs::h_mix>("h_mix", "hMixOptional", kCoefficient, "T,F").Group(1),
+    Out<&MhcPreArgs::h_pre>("h_pre", "hPreOptional", kCoefficient, "T,n").Group(1),
 };
 inline constexpr Attribute kMhcPreAttributes[] = {
-    Number<&MhcPreArgs::options, &MhcOptions::norm_eps>("options.norm_eps", "normEps", "norm_eps")
-        .NonNegative(),
-    Number<&MhcPreArgs::options, &MhcOptions::hc_eps>("options.hc_eps", "hcEps", "hc_eps")
-        .NonNegative(),
-    Number<&MhcPreArgs::options, &MhcOptions::post_multiplier>("options.post_multiplier", nullptr,
-                                                               nullptr)
-        .Finite(),
+    NormEps<&MhcPreArgs::options>("normEps", "norm_eps"),
+    HcEps<&MhcPreArgs::options>("hcEps", "hc_eps"),
+    PostMultiplier<&MhcPreArgs::options>(),
     Number<&MhcPreArgs::residual>("residual", nullptr, "residual"),
-    Number<&MhcPreArgs::options, &MhcOptions::op_impl_mode>("options.op_impl_mode", "opImplMode",
-                                                            "op_impl_mode")
-        .Range(0, 1),
+    OpImplMode<&MhcPreArgs::options>(),
 };
 inline constexpr Ask kMhcPreAsks[] = {{"caches", 1}};
 inline constexpr PassSpec kMhcPre = {.op = "mhc_pre",
@@ -42,7 +34,7 @@ inline constexpr PassSpec kMhcPre = {.op = "mhc_pre",
                                      .arguments = kMhcPreArguments,
                                      .attributes = kMhcPreAttributes,
                                      .asks = kMhcPreAsks,
-                                     .limits = kMhcPreLimits,
+                                     .limits = kPreLimits,
                                      .rows = Rows::kGates};
 SPEC_IS_SOUND(kMhcPre);
 
@@ -58,8 +50,8 @@ inline constexpr Argument kMhcPreBackwardArguments[] = {
     In<&PreBackward::h_mix>("h_mix", "hMix", kCoefficient, "T,F"),
     In<&PreBackward::h_pre>("h_pre", "hPre", kCoefficient, "T,n"),
     In<&PreBackward::h_post>("h_post", "hPost", kCoefficient, "T,n"),
-    In<&PreBackward::gamma>("gamma", "gamma", kCoefficient, "n,D").Optional(),
-    In<&PreBackward::grad_x_post>("grad_x_post", "gradXPost", kActivation, "T,n,D")
+    In<&PreBackward::gamma>("gamma", "gammaOptional", kCoefficient, "n,D").Optional(),
+    In<&PreBackward::grad_x_post>("grad_x_post", "gradXPostOptional", kActivation, "T,n,D")
         .Optional()
         .GradientOf(nullptr),
     Out<&PreBackward::grad_x>("grad_x", "gradX", kActivation, "T,n,D"),
@@ -69,23 +61,16 @@ inline constexpr Argument kMhcPreBackwardArguments[] = {
     Out<&PreBackward::grad_gamma>("grad_gamma", "gradGamma", kCoefficient, "n,D").With("gamma"),
 };
 inline constexpr Attribute kMhcPreBackwardAttributes[] = {
-    Number<&PreBackward::options, &MhcOptions::norm_eps>("options.norm_eps", nullptr, nullptr)
-        .NonNegative(),
-    Number<&PreBackward::options, &MhcOptions::hc_eps>("options.hc_eps", "hcEps", "hc_eps")
-        .NonNegative(),
-    Number<&PreBackward::options, &MhcOptions::post_multiplier>("options.post_multiplier", nullptr,
-                                                                nullptr)
-        .Finite(),
+    HcEps<&PreBackward::options>("hcEps", "hc_eps"),
+    PostMultiplier<&PreBackward::options>(),
     Number<&PreBackward::residual>("residual", nullptr, "residual"),
-    Number<&PreBackward::options, &MhcOptions::op_impl_mode>("options.op_impl_mode", "opImplMode",
-                                                             "op_impl_mode")
-        .Range(0, 1),
+    OpImplMode<&PreBackward::options>(),
 };
 inline constexpr PassSpec kMhcPreBackward = {.op = "mhc_pre",
                                              .name = "mhc_pre_backward",
                                              .arguments = kMhcPreBackwardArguments,
                                              .attributes = kMhcPreBackwardAttributes,
-                                             .limits = kMhcPreLimits,
+                                             .limits = kPreLimits,
                                              .rows = Rows::kGates};
 SPEC_IS_SOUND(kMhcPreBackward);
 

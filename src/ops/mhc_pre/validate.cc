@@ -7,7 +7,9 @@ namespace anabranch {
 
 Status InferMhcPre(MhcPreArgs* args) { return Infer(specs::kMhcPre, args); }
 Status InferMhcPreBackward(MhcPreBackwardArgs* args) { return Infer(specs::kMhcPreBackward, args); }
-Status Validate(const MhcPreArgs& args) { return Validate(specs::kMhcPre, args); }
-Status Validate(const MhcPreBackwardArgs& args) { return Validate(specs::kMhcPreBackward, args); }
+Status Validate(const MhcPreArgs& args, Face face) { return Validate(specs::kMhcPre, args, face); }
+Status Validate(const MhcPreBackwardArgs& args, Face face) {
+  return Validate(specs::kMhcPreBackward, args, face);
+}
 
 }  // namespace anabranch

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "anabranch/mhc_pre_sinkhorn.h"
-#include "src/core/mhc_check.h"
 #include "src/ops/entries.h"
+#include "src/ops/mhc_spec.h"
 
 namespace anabranch {
 namespace {
@@ -34,7 +34,7 @@ std::vector<const char*> Variants() {
 }
 
 bool Supports(const Case& c) {
-  return c.n >= 1 && c.n <= kMaxPreStreams && c.d >= 1 && c.num_iters >= 1;
+  return c.n >= 1 && c.n <= specs::kMaxPreStreams && c.d >= 1 && c.num_iters >= 1;
 }
 
 bool SupportsBackward(const Case& c) { return Supports(c) && VariantOf(c).caches; }
@@ -93,8 +93,8 @@ void AddCaches(const Case& c, bool output, std::vector<TensorSpec>* specs) {
     add("inv_rms", RmsSizes(c));
   }
   if (VariantOf(c).iterates) {
-    add("sum_out", {2 * c.num_iters, c.tokens(), c.n});
-    add("norm_out", {2 * c.num_iters, c.tokens(), c.n, c.n});
+    add("sum_out", {2 * c.num_iters, c.batch, c.seq, c.n});
+    add("norm_out", {2 * c.num_iters, c.batch, c.seq, c.n, c.n});
   }
 }
 

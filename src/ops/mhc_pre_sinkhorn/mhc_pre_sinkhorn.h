@@ -3,12 +3,13 @@
 #define ANABRANCH_SRC_OPS_MHC_PRE_SINKHORN_MHC_PRE_SINKHORN_H_
 
 #include "anabranch/mhc_pre_sinkhorn.h"
+#include "src/core/spec.h"
 
 namespace anabranch {
 
 // null -> dtype -> rank and shape -> attributes -> overlap.
-Status Validate(const MhcPreSinkhornArgs& args);
-Status Validate(const MhcPreSinkhornBackwardArgs& args);
+Status Validate(const MhcPreSinkhornArgs& args, Face face);
+Status Validate(const MhcPreSinkhornBackwardArgs& args, Face face);
 
 // The definition, in double precision, on FP64 tensors; arguments have been validated.
 void MhcPreSinkhornReference(const MhcPreSinkhornArgs& args);

@@ -89,20 +89,15 @@ struct Sinkhorn {
   std::vector<double> sums, norms;
 };
 
-double* Cache(const TensorView& view, std::int64_t k, std::int64_t t) {
-  return static_cast<double*>(view.data) + k * view.strides[0] + t * view.strides[1];
-}
-
 // f(double& cache element, double& own element) for everything kept of a token.
 template <class F>
-void ForIterates(Sinkhorn& s, const TensorView& sum_out, const TensorView& norm_out, std::int64_t t,
+void ForIterates(Sinkhorn& s, const StepRows& sum_out, const StepRows& norm_out, std::int64_t t,
                  const F& f) {
   for (std::int64_t k = 0; sum_out.defined() && k < s.steps; ++k) {
     for (std::int64_t i = 0; i < s.n; ++i) {
-      f(Cache(sum_out, k, t)[i * sum_out.strides[2]], s.Sum(k, i));
+      f(sum_out.At<double>(k, t, i), s.Sum(k, i));
       for (std::int64_t j = 0; j < s.n; ++j) {
-        f(Cache(norm_out, k, t)[i * norm_out.strides[2] + j * norm_out.strides[3]],
-          s.Norm(k, i, j));
+        f(norm_out.At<double>(k, t, i, j), s.Norm(k, i, j));
       }
     }
   }
@@ -151,13 +146,14 @@ void MhcPreSinkhornReference(const MhcPreSinkhornArgs& a) {
   pre.options = a.options;
   RunPre(pre);
   const TokenRows h_res = TokenRows::Matrix(a.h_res, leading, n);
+  const StepRows sum_out(a.sum_out, 1), norm_out(a.norm_out, 2);
   Sinkhorn s(a.options, n, a.options.num_iters);
   for (std::int64_t t = 0; t < tokens; ++t) {
     s.Forward(z.data() + t * n * n);
     for (std::int64_t k = 0; k < n * n; ++k) {
       h_res.At<double>(t, k / n, k % n) = s.Norm(s.steps - 1, k / n, k % n);
     }
-    ForIterates(s, a.sum_out, a.norm_out, t, [](double& cache, double& own) { cache = own; });
+    ForIterates(s, sum_out, norm_out, t, [](double& cache, double& own) { cache = own; });
   }
 }
 
@@ -168,6 +164,7 @@ void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a) {
   const TokenRows h_mix(a.h_mix, 1);
   const TokenRows inv_rms(PerToken(a.inv_rms, leading), 0);
   const TokenRows grad_h_res = TokenRows::Matrix(a.grad_h_res, leading, n);
+  const StepRows sum_out(a.sum_out, 1), norm_out(a.norm_out, 2);
   const auto logit = [&](std::int64_t t, std::int64_t f, int segment) {
     return h_mix.At<double>(t, f) * inv_rms.At<double>(t) *
                static_cast<const double*>(a.alpha.data)[segment * a.alpha.strides[0]] +
@@ -189,7 +186,7 @@ void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a) {
       g[static_cast<std::size_t>(k)] = grad_h_res.At<double>(t, k / n, k % n);
     }
     s.Forward(z.data());
-    ForIterates(s, a.sum_out, a.norm_out, t, [](double& cache, double& own) { own = cache; });
+    ForIterates(s, sum_out, norm_out, t, [](double& cache, double& own) { own = cache; });
     s.Backward(z.data(), g);
     std::copy(g.begin(), g.end(), dz.begin() + t * n * n);
   }

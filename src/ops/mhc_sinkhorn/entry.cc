@@ -52,7 +52,7 @@ void AddCaches(const Case& c, bool output, std::vector<TensorSpec>* specs) {
   specs->push_back({.name = "norm_out",
                     .output = output,
                     .dtype = CoefficientDType(c),
-                    .sizes = {steps, c.tokens(), c.n, c.n},
+                    .sizes = {steps, c.batch, c.seq, c.n, c.n},
                     .expandable = false});
 }
 

@@ -114,6 +114,7 @@ class ForwardPlan : public SinkhornPlan {
         h_res_(TokenRows::Matrix(a.h_res, shape_.leading, shape_.n)),
         sum_out_(a.sum_out, 1),
         norm_out_(a.norm_out, 2),
+        padding_(a.row_padding),
         cache_eps_(a.softmax_cache_without_eps ? 0 : params_.eps) {}
 
  private:
@@ -128,21 +129,23 @@ class ForwardPlan : public SinkhornPlan {
   void StoreCaches(std::int64_t token, const Scratch& s, std::int64_t lane) const {
     const std::int64_t n = shape_.n;
     for (std::int64_t k = 0; k < 2 * params_.num_iters; ++k) {
-      auto* sum = sum_out_.Token<float>(k, token);
-      auto* norm = norm_out_.Token<float>(k, token);
       for (std::int64_t i = 0; i < n; ++i) {
-        sum[i * sum_out_.rows.stride1] = s.sums[(k * n + i) * kLanesPerCall + lane];
+        sum_out_.At<float>(k, token, i) = s.sums[(k * n + i) * kLanesPerCall + lane];
         for (std::int64_t j = 0; j < n; ++j) {
           const float value = s.norms[((k * n + i) * n + j) * kLanesPerCall + lane];
-          norm[i * norm_out_.rows.stride0 + j * norm_out_.rows.stride1] =
-              k == 0 ? value + cache_eps_ : value;
+          norm_out_.At<float>(k, token, i, j) = k == 0 ? value + cache_eps_ : value;
         }
+      }
+      for (std::int64_t p = n; p < n + padding_; ++p) {
+        sum_out_.At<float>(k, token, p) = 0;
+        for (std::int64_t i = 0; i < n; ++i) norm_out_.At<float>(k, token, i, p) = 0;
       }
     }
   }
 
   TokenRows logits_, h_res_;
-  CacheRows sum_out_, norm_out_;
+  StepRows sum_out_, norm_out_;
+  std::int64_t padding_;
   float cache_eps_;
 };
 
@@ -176,12 +179,10 @@ class BackwardPlan : public SinkhornPlan {
     for (std::int64_t k = 0; k < 2 * params_.num_iters; ++k) {
       for (std::int64_t l = 0; l < kLanesPerCall; ++l) {
         const std::int64_t from = token + (l < count ? l : 0);
-        const auto* sum = sum_out_.Token<float>(k, from);
-        const auto* norm = norm_out_.Token<float>(k, from);
         for (std::int64_t i = 0; i < n; ++i) {
-          s.sums[(k * n + i) * kLanesPerCall + l] = sum[i * sum_out_.rows.stride1];
+          s.sums[(k * n + i) * kLanesPerCall + l] = sum_out_.At<float>(k, from, i);
           for (std::int64_t j = 0; j < n; ++j) {
-            const float value = norm[i * norm_out_.rows.stride0 + j * norm_out_.rows.stride1];
+            const float value = norm_out_.At<float>(k, from, i, j);
             s.norms[((k * n + i) * n + j) * kLanesPerCall + l] =
                 k == 0 ? value - cache_eps_ : value;
           }
@@ -191,7 +192,7 @@ class BackwardPlan : public SinkhornPlan {
   }
 
   TokenRows grad_h_res_, logits_, grad_logits_;
-  CacheRows sum_out_, norm_out_;
+  StepRows sum_out_, norm_out_;
   float cache_eps_;
 };
 

@@ -3,6 +3,7 @@
 #define ANABRANCH_SRC_OPS_MHC_SINKHORN_MHC_SINKHORN_H_
 
 #include "anabranch/mhc_sinkhorn.h"
+#include "src/core/spec.h"
 #include "src/core/tokens.h"
 
 namespace anabranch {
@@ -10,8 +11,8 @@ namespace anabranch {
 inline constexpr int kMaxSinkhornStreams = 16;
 
 // null -> dtype -> rank and shape -> attributes -> overlap.
-Status Validate(const MhcSinkhornArgs& args);
-Status Validate(const MhcSinkhornBackwardArgs& args);
+Status Validate(const MhcSinkhornArgs& args, Face face);
+Status Validate(const MhcSinkhornBackwardArgs& args, Face face);
 
 // The definition, in double precision, on FP64 tensors; arguments have been validated.
 void MhcSinkhornReference(const MhcSinkhornArgs& args);
@@ -25,19 +26,6 @@ struct SinkhornShape {
   int leading;
   std::int64_t tokens;
   std::int64_t n;
-};
-
-// A cache [2*num_iters, tokens..., inner...]: the rows of one step.
-struct CacheRows {
-  CacheRows() = default;
-  CacheRows(const TensorView& view, int inner);
-  bool defined() const { return rows.defined(); }
-  template <class T>
-  T* Token(std::int64_t step, std::int64_t token) const {
-    return reinterpret_cast<T*>(rows.Token(token)) + step * step_stride;
-  }
-  TokenRows rows;
-  std::int64_t step_stride = 0;  // elements
 };
 
 }  // namespace anabranch

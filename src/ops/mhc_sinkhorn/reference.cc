@@ -82,7 +82,7 @@ void MhcSinkhornReference(const MhcSinkhornArgs& args) {
   const std::int64_t n = shape.n;
   const TokenRows logits = TokenRows::Matrix(args.logits, shape.leading, n);
   const TokenRows h_res = TokenRows::Matrix(args.h_res, shape.leading, n);
-  const CacheRows sum_out(args.sum_out, 1), norm_out(args.norm_out, 2);
+  const StepRows sum_out(args.sum_out, 1), norm_out(args.norm_out, 2);
   const std::int64_t steps = 2 * args.options.num_iters;
   Iterates it(n, args.options.num_iters);
   std::vector<double> z(n * n);
@@ -97,11 +97,14 @@ void MhcSinkhornReference(const MhcSinkhornArgs& args) {
     for (std::int64_t k = 0; sum_out.defined() && k < steps; ++k) {
       const bool plain = k == 0 && args.softmax_cache_without_eps;
       for (std::int64_t i = 0; i < n; ++i) {
-        sum_out.Token<double>(k, t)[i * sum_out.rows.stride1] = it.Sum(k)[i];
+        sum_out.At<double>(k, t, i) = it.Sum(k)[i];
         for (std::int64_t j = 0; j < n; ++j) {
-          norm_out.Token<double>(k, t)[i * norm_out.rows.stride0 + j * norm_out.rows.stride1] =
-              plain ? it.softmax[i * n + j] : it.Norm(k)[i * n + j];
+          norm_out.At<double>(k, t, i, j) = plain ? it.softmax[i * n + j] : it.Norm(k)[i * n + j];
         }
+      }
+      for (std::int64_t p = n; p < n + args.row_padding; ++p) {
+        sum_out.At<double>(k, t, p) = 0;
+        for (std::int64_t i = 0; i < n; ++i) norm_out.At<double>(k, t, i, p) = 0;
       }
     }
   }
@@ -114,7 +117,7 @@ void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args) {
   const TokenRows grad = TokenRows::Matrix(args.grad_h_res, shape.leading, n);
   const TokenRows logits = TokenRows::Matrix(args.logits, shape.leading, n);
   const TokenRows grad_logits = TokenRows::Matrix(args.grad_logits, shape.leading, n);
-  const CacheRows sum_out(args.sum_out, 1), norm_out(args.norm_out, 2);
+  const StepRows sum_out(args.sum_out, 1), norm_out(args.norm_out, 2);
   Iterates it(n, o.num_iters);
   std::vector<double> z(n * n), g(n * n);
   for (std::int64_t t = 0; t < shape.tokens; ++t) {
@@ -125,10 +128,9 @@ void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args) {
     if (sum_out.defined()) {
       for (std::int64_t k = 0; k < 2 * o.num_iters; ++k) {
         for (std::int64_t i = 0; i < n; ++i) {
-          it.Sum(k)[i] = sum_out.Token<double>(k, t)[i * sum_out.rows.stride1];
+          it.Sum(k)[i] = sum_out.At<double>(k, t, i);
           for (std::int64_t j = 0; j < n; ++j) {
-            it.Norm(k)[i * n + j] =
-                norm_out.Token<double>(k, t)[i * norm_out.rows.stride0 + j * norm_out.rows.stride1];
+            it.Norm(k)[i * n + j] = norm_out.At<double>(k, t, i, j);
           }
         }
       }

@@ -1,0 +1,73 @@
+// What the descriptions of the mHC operators have in common: limits, and the attributes that are
+// fields of MhcOptions.
+#ifndef ANABRANCH_SRC_OPS_MHC_SPEC_H_
+#define ANABRANCH_SRC_OPS_MHC_SPEC_H_
+
+#include <cstdint>
+
+#include "anabranch/mhc_options.h"
+#include "src/core/check.h"
+#include "src/core/spec.h"
+
+namespace anabranch::specs {
+
+inline constexpr int kMaxPreStreams = 16;
+inline constexpr std::int64_t kMaxIterations = 1000000;
+
+inline constexpr Limit kPreLimits[] = {{Dim::kStreams, 1, kMaxPreStreams},
+                                       {Dim::kHidden, 1, INT64_MAX / 16}};
+
+// `kOptions`: the member that holds them, &MhcPreArgs::options. A null name: not an argument there.
+template <auto kOptions>
+consteval Attribute NormEps(const char* c, const char* python) {
+  return Number<kOptions, &MhcOptions::norm_eps>("options.norm_eps", c, python).NonNegative();
+}
+template <auto kOptions>
+consteval Attribute HcEps(const char* c, const char* python) {
+  return Number<kOptions, &MhcOptions::hc_eps>("options.hc_eps", c, python).NonNegative();
+}
+template <auto kOptions>
+consteval Attribute Eps(const char* c, const char* python) {
+  return Number<kOptions, &MhcOptions::eps>("options.eps", c, python).NonNegative();
+}
+template <auto kOptions>
+consteval Attribute PostMultiplier() {
+  return Number<kOptions, &MhcOptions::post_multiplier>("options.post_multiplier", nullptr, nullptr)
+      .Finite();
+}
+template <auto kOptions>
+consteval Attribute OpImplMode() {
+  return Number<kOptions, &MhcOptions::op_impl_mode>("options.op_impl_mode", "opImplMode",
+                                                     "op_impl_mode")
+      .Range(0, 1);
+}
+template <auto kOptions>
+consteval Attribute NumIters() {
+  return Number<kOptions, &MhcOptions::num_iters>("options.num_iters", "numIters", "num_iters")
+      .Range(1, kMaxIterations);
+}
+// As above where caches may say the number instead: checked by CheckIterations then.
+template <auto kOptions>
+consteval Attribute NumItersUnlessCached() {
+  return Number<kOptions, &MhcOptions::num_iters>("options.num_iters", "numIters", "num_iters");
+}
+template <auto kOptions>
+consteval Attribute ClampLow(const char* python) {
+  return Number<kOptions, &MhcOptions::clamp_low>("options.clamp_low", nullptr, python);
+}
+template <auto kOptions>
+consteval Attribute ClampHigh(const char* python) {
+  return Number<kOptions, &MhcOptions::clamp_high>("options.clamp_high", nullptr, python);
+}
+
+void CheckIterations(Checker& c, const MhcOptions& options, Face face);
+
+// Sinkhorn's clamp: (clamp_low, clamp_high) with low <= high, and no NaN.
+void CheckClamp(Checker& c, const MhcOptions& options, Face face);
+
+// Sinkhorn's caches that a backward is given: an even number of normalisations, two at least.
+void CheckSteps(Checker& c, const char* name, const TensorView& sum_out);
+
+}  // namespace anabranch::specs
+
+#endif  // ANABRANCH_SRC_OPS_MHC_SPEC_H_
