@@ -2,7 +2,7 @@
 //
 //   r    = 1 / sqrt(mean(xf^2) + norm_eps)
 //   h_mix = fn @ xf
-//   w    = sigmoid(h_mix * r * scale + base) + hc_eps
+//   w    = sigmoid(h_mix * r * scale + base) + pre_eps
 //   y[d] = sum_i w[i] * x[i,d]
 //
 // The pre rows of mhc_pre alone. Source and notation: mhc_pre.h. n = 1..16.
@@ -27,8 +27,8 @@ struct MhcHeadArgs {
   // For the backward; all three or none.
   TensorView inv_rms;  // out [*]
   TensorView h_mix;    // out [*, n]
-  TensorView w;        // out [*, n]  with hc_eps
-  MhcOptions options;  // used: norm_eps, hc_eps
+  TensorView w;        // out [*, n]  with pre_eps
+  MhcOptions options;  // used: norm_eps, pre_eps
 };
 
 struct MhcHeadBackwardArgs {
@@ -43,7 +43,7 @@ struct MhcHeadBackwardArgs {
   TensorView grad_fn;     // out [n, n*D]
   TensorView grad_base;   // out [n]
   TensorView grad_scale;  // out [1]
-  MhcOptions options;     // the forward's; used: hc_eps
+  MhcOptions options;     // the forward's; used: pre_eps
 };
 
 // See InferMhcPre and Prepare in mhc_pre.h. The caches stay absent unless one of them is given.

@@ -18,10 +18,10 @@ enum class Residual : std::uint8_t {
 // Each number is rounded to FP32 once before kernels use it (not on the double reference).
 struct MhcOptions {
   double norm_eps = 1e-6;         // added to the mean square inside the root; finite, >= 0
-  double hc_eps = 1e-6;           // added to h_pre, and Sinkhorn's eps in mhc_pre_sinkhorn; >= 0
+  double pre_eps = 1e-6;          // added to h_pre; finite, >= 0
   double post_multiplier = 2;     // h_post = post_multiplier * sigmoid(...); finite
-  double eps = 1e-6;              // mhc_sinkhorn: added to the softmax and to each sum; >= 0
-  std::int64_t num_iters = 20;    // Sinkhorn iterations, >= 1; 2 * num_iters normalisations
+  double sinkhorn_eps = 1e-6;     // of Sinkhorn: added to the softmax and to each sum; >= 0
+  std::int64_t num_iters = 20;    // Sinkhorn iterations, 1..1000000; 2 * num_iters normalisations
   double clamp_low = 0;           // logits are clamped to [clamp_low, clamp_high] first; (0, 0):
   double clamp_high = 0;          //   no clamp. clamp_low <= clamp_high
   std::int64_t op_impl_mode = 0;  // 0: FP32 products; 1: HF32/TF32 products allowed (unused here)

@@ -3,7 +3,7 @@
 //
 //   r       = 1 / sqrt(mean(xf^2) + norm_eps)
 //   h_mix   = phi @ (xf * gamma)                       gamma absent: ones
-//   h_pre   = sigmoid(h_mix_pre * r * alpha[0] + bias_pre) + hc_eps            rows 0..n-1
+//   h_pre   = sigmoid(h_mix_pre * r * alpha[0] + bias_pre) + pre_eps            rows 0..n-1
 //   h_post  = post_multiplier * sigmoid(h_mix_post * r * alpha[1] + bias_post) rows n..2n-1
 //   h_res   = h_mix_res * r * alpha[2] + bias_res                              rows 2n..
 //   h_in[d] = sum_i h_pre[i] * x[i,d]
@@ -38,8 +38,8 @@ struct MhcPreArgs {
   // For the backward; all three or none.
   TensorView inv_rms;  // out [*]     r
   TensorView h_mix;    // out [*, F]
-  TensorView h_pre;    // out [*, n]  with hc_eps
-  MhcOptions options;  // used: norm_eps, hc_eps, post_multiplier, op_impl_mode
+  TensorView h_pre;    // out [*, n]  with pre_eps
+  MhcOptions options;  // used: norm_eps, pre_eps, post_multiplier, op_impl_mode
   Residual residual = Residual::kMatrix;
 };
 
@@ -61,7 +61,7 @@ struct MhcPreBackwardArgs {
   TensorView grad_alpha;   // out like alpha
   TensorView grad_bias;    // out [F]
   TensorView grad_gamma;   // out [n, D]; exactly when gamma is given
-  MhcOptions options;      // the forward's; used: hc_eps, post_multiplier, op_impl_mode
+  MhcOptions options;      // the forward's; used: pre_eps, post_multiplier, op_impl_mode
   Residual residual = Residual::kMatrix;
 };
 

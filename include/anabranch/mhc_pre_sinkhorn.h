@@ -1,5 +1,5 @@
 // mhc_pre_sinkhorn: mhc_pre (matrix form, without gamma) and mhc_sinkhorn on its residual logits
-// with eps = hc_eps, in one pass over x. Bits equal those of the two calls, forward and backward.
+// with the same options, in one pass over x. Bits equal those of the two calls, forward and backward.
 //
 // Source and notation: mhc_pre.h. n = 1..16, F = n*n + 2n, N = 2 * num_iters normalisations. Caches
 // of the normalisations: norm_out[0] = softmax + eps, sum_out[0] = sum of exp(z - max); for k >= 1
@@ -31,7 +31,7 @@ struct MhcPreSinkhornArgs {
   // Spare the backward the iteration; both or none, and then also the three above.
   TensorView sum_out;   // out [N, *, n]
   TensorView norm_out;  // out [N, *, n, n]
-  MhcOptions options;   // used: norm_eps, hc_eps, post_multiplier, num_iters, clamp, op_impl_mode
+  MhcOptions options;   // used: norm_eps, pre_eps, sinkhorn_eps, post_multiplier, num_iters, clamp
 };
 
 struct MhcPreSinkhornBackwardArgs {

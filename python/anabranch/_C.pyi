@@ -1,5 +1,7 @@
 """The compiled extension: registers torch.ops.anabranch, and infers shapes."""
 
+from typing import Any
+
 version: str
 
 def infer(
@@ -9,3 +11,4 @@ def infer(
     attributes: tuple[float, ...],
     /,
 ) -> tuple[tuple[str, tuple[int, ...]] | None, ...]: ...
+def describe() -> list[tuple[Any, ...]]: ...

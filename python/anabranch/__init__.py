@@ -7,6 +7,8 @@ PyTorch operators.
 
 from __future__ import annotations
 
+import importlib
+
 import torch
 
 if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 10):
@@ -14,7 +16,19 @@ if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 10):
 
 from anabranch import functional
 from anabranch import nn as nn
+from anabranch import ops as ops
 from anabranch._C import version as __version__
 from anabranch.functional import *  # noqa: F403
 
 __all__ = ["__version__", *functional.__all__]
+
+
+def __getattr__(name: str) -> object:
+    """Sub-modules that are imported when they are first used."""
+    if name in ("compat", "distributed", "eager"):
+        return importlib.import_module(f"anabranch.{name}")
+    raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "compat", "distributed", "eager"})

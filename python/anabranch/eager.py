@@ -85,13 +85,13 @@ def mhc_pre_sinkhorn(
     phi: Tensor,
     alpha: Tensor,
     bias: Tensor,
-    hc_mult: int = 4,
+    hc_mult: int | None = None,
     num_iters: int = 20,
     hc_eps: float = 1e-6,
     norm_eps: float = 1e-6,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``(h_in, h_post, h_res)`` of :func:`anabranch.mhc_pre_sinkhorn`."""
-    if x.shape[-2] != hc_mult:
+    if hc_mult is not None and x.shape[-2] != hc_mult:
         raise ValueError(f"mhc_pre_sinkhorn: hc_mult is {hc_mult}, expected {x.shape[-2]} like x")
     h_in, h_post, logits = mhc_pre(x, phi, alpha, bias, norm_eps=norm_eps, hc_eps=hc_eps)
     assert logits is not None

@@ -13,7 +13,7 @@ import torch
 
 # A module that needs libtorch: torch must be loaded first.
 from anabranch import _C  # noqa: F401
-from anabranch._ops import (
+from anabranch._ops import (  # noqa: F401
     attn_res,
     block_attn_res,
     mhc_head,
@@ -22,31 +22,10 @@ from anabranch._ops import (
     mhc_pre_sinkhorn,
     mhc_sinkhorn,
 )
+from anabranch._ops._description import PASSES
 
 #: Every operator of this build, by name.
-NAMES: tuple[str, ...] = tuple(
-    str(op._opname)
-    for op in (
-        mhc_pre.forward,
-        mhc_pre.backward,
-        mhc_sinkhorn.forward,
-        mhc_sinkhorn.backward,
-        mhc_sinkhorn.permutation,
-        mhc_sinkhorn.permutation_backward,
-        mhc_pre_sinkhorn.forward,
-        mhc_pre_sinkhorn.backward,
-        mhc_post.forward,
-        mhc_post.backward,
-        mhc_head.forward,
-        mhc_head.backward,
-        block_attn_res.forward,
-        block_attn_res.backward,
-        attn_res.prepare,
-        attn_res.prepare_backward,
-        attn_res.merge,
-        attn_res.merge_backward,
-    )
-)
+NAMES: tuple[str, ...] = tuple(PASSES)
 
 
 def get(name: str) -> torch._ops.OpOverload:

@@ -58,7 +58,7 @@ aclnnStatus aclnnMhcHeadGetWorkspaceSize(const aclTensor* x, const aclTensor* fn
     args.h_mix = t[6];
     args.w = t[7];
     args.options.norm_eps = normEps;
-    args.options.hc_eps = hcEps;
+    args.options.pre_eps = hcEps;
     return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 0;
@@ -102,7 +102,7 @@ aclnnStatus aclnnMhcHeadBackwardGetWorkspaceSize(const aclTensor* gradY, const a
     args.grad_fn = t[8];
     args.grad_base = t[9];
     args.grad_scale = t[10];
-    args.options.hc_eps = hcEps;
+    args.options.pre_eps = hcEps;
     return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 1;

@@ -109,7 +109,7 @@ aclnnStatus Pre(const char* name, const char* op, std::int64_t op_impl_mode, con
                 aclTensor* h_pre, std::uint64_t* workspace_size, aclOpExecutor** executor) try {
   MhcOptions options;
   options.norm_eps = norm_eps;
-  options.hc_eps = hc_eps;
+  options.pre_eps = hc_eps;
   options.op_impl_mode = op_impl_mode;
   const OpCall call = Forward(name, op,
                               {{"x", x},
@@ -141,7 +141,7 @@ aclnnStatus PreBackward(const char* name, const char* op, std::int64_t op_impl_m
                         const aclTensor* grad_gamma, std::uint64_t* workspace_size,
                         aclOpExecutor** executor) try {
   MhcOptions options;
-  options.hc_eps = hc_eps;
+  options.pre_eps = hc_eps;
   options.op_impl_mode = op_impl_mode;
   const OpCall call =
       Backward(name, op,

@@ -76,7 +76,7 @@ aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(
     args.sum_out = t[10];
     args.norm_out = t[11];
     args.options.num_iters = numIters;
-    args.options.hc_eps = hcEps;
+    args.options.pre_eps = args.options.sinkhorn_eps = hcEps;
     args.options.norm_eps = normEps;
     if (Status status = Prepare(args, plan, CallContext()); !status.ok()) return status;
     return CheckMult(args.x, hcMult);
@@ -132,7 +132,7 @@ aclnnStatus aclnnMhcPreSinkhornBackwardGetWorkspaceSize(
     args.grad_phi = t[13];
     args.grad_alpha = t[14];
     args.grad_bias = t[15];
-    args.options.hc_eps = hcEps;
+    args.options.pre_eps = args.options.sinkhorn_eps = hcEps;
     return Prepare(args, plan, CallContext());
   };
   call.layout_tensor = 3;

@@ -123,7 +123,7 @@ Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* p
   args.h_res = t[1];
   args.norm_out = t[2];
   args.sum_out = t[3];
-  args.options.eps = static_cast<double>(eps);
+  args.options.sinkhorn_eps = static_cast<double>(eps);
   args.options.num_iters = num_iters;
   args.softmax_cache_without_eps = true;
   const bool sane = num_iters >= 1 && num_iters <= (std::int64_t{1} << 31);

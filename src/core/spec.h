@@ -221,6 +221,7 @@ struct Attribute {
   std::int64_t& (*integer)(void* args) = nullptr;
   bool& (*flag)(void* args) = nullptr;
   Residual& (*form)(void* args) = nullptr;
+  double& (*also)(void* args) = nullptr;  // a second field that the Python operator's number sets
   Rule rule = Rule::kAny;
   std::int64_t low = 0;  // kRange
   std::int64_t high = 0;
@@ -231,6 +232,11 @@ struct Attribute {
     return name;
   }
 
+  consteval Attribute AlsoSets(double& (*field)(void*)) const {
+    Attribute changed = *this;
+    changed.also = field;
+    return changed;
+  }
   consteval Attribute NonNegative() const { return WithRule(Rule::kNonNegative); }
   consteval Attribute Finite() const { return WithRule(Rule::kFinite); }
   consteval Attribute Range(std::int64_t lowest, std::int64_t highest) const {

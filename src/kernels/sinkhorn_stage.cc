@@ -8,7 +8,7 @@ SinkhornParams PreSinkhornParams(const MhcOptions& options, int n, std::int64_t 
   SinkhornParams p{};
   p.n = n;
   p.num_iters = num_iters;
-  p.eps = static_cast<float>(options.hc_eps);
+  p.eps = static_cast<float>(options.sinkhorn_eps);
   p.clamps = options.clamp_low != 0 || options.clamp_high != 0;
   p.clamp_low = static_cast<float>(options.clamp_low);
   p.clamp_high = static_cast<float>(options.clamp_high);

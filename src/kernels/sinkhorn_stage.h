@@ -15,7 +15,7 @@
 
 namespace anabranch {
 
-// Those of an operator that fuses mhc_pre and Sinkhorn: hc_eps is Sinkhorn's eps, too.
+// Those of an operator that fuses mhc_pre and Sinkhorn.
 SinkhornParams PreSinkhornParams(const MhcOptions& options, int n, std::int64_t num_iters);
 
 // Of streams [*, n, D] with the matrix form's n*n logits.

@@ -23,12 +23,18 @@ consteval Attribute NormEps(const char* c, const char* python) {
   return Number<kOptions, &MhcOptions::norm_eps>("options.norm_eps", c, python).NonNegative();
 }
 template <auto kOptions>
-consteval Attribute HcEps(const char* c, const char* python) {
-  return Number<kOptions, &MhcOptions::hc_eps>("options.hc_eps", c, python).NonNegative();
+consteval Attribute PreEps() {
+  return Number<kOptions, &MhcOptions::pre_eps>("options.pre_eps", "hcEps", "hc_eps").NonNegative();
 }
 template <auto kOptions>
-consteval Attribute Eps(const char* c, const char* python) {
-  return Number<kOptions, &MhcOptions::eps>("options.eps", c, python).NonNegative();
+consteval Attribute SinkhornEps(const char* c, const char* python) {
+  return Number<kOptions, &MhcOptions::sinkhorn_eps>("options.sinkhorn_eps", c, python)
+      .NonNegative();
+}
+// What C and Python call hc_eps is both of them in an operator that fuses mhc_pre and Sinkhorn.
+template <auto kOptions>
+consteval Attribute BothEps() {
+  return PreEps<kOptions>().AlsoSets(&Field<kOptions, &MhcOptions::sinkhorn_eps>);
 }
 template <auto kOptions>
 consteval Attribute PostMultiplier() {

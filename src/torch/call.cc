@@ -7,14 +7,9 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "src/core/context_face.h"
 #include "src/core/plan_impl.h"
-
-// PyTorch 2.10 has no macro of the stable ABI's own, which carries the error's text.
-#ifdef STABLE_TORCH_ERROR_CODE_CHECK
-#define ANABRANCH_TORCH_CHECK(call) STABLE_TORCH_ERROR_CODE_CHECK(call)
-#else
-#define ANABRANCH_TORCH_CHECK(call) TORCH_ERROR_CODE_CHECK(call)
-#endif
+#include "src/torch/check.h"
 
 namespace anabranch::torch_face {
 namespace {
@@ -67,26 +62,6 @@ std::int32_t ToTorch(DType dtype) {
   }
 }
 
-std::vector<InferEntry>& InferEntries() {
-  static std::vector<InferEntry> entries;
-  return entries;
-}
-
-// Takes the list's tensors and frees it.
-std::vector<Handle> TakeList(StableListHandle list) {
-  std::vector<Handle> tensors;
-  std::size_t size = 0;
-  ANABRANCH_TORCH_CHECK(torch_list_size(list, &size));
-  tensors.reserve(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    StableIValue item = 0;
-    ANABRANCH_TORCH_CHECK(torch_list_get_item(list, i, &item));
-    tensors.emplace_back(torch::stable::detail::to<AtenTensorHandle>(item));
-  }
-  ANABRANCH_TORCH_CHECK(torch_delete_list(list));
-  return tensors;
-}
-
 void ParallelFor(void* /*pool*/, std::int64_t count, Context::Task task, void* state) {
   torch::stable::parallel_for(0, count, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) task(state, i);
@@ -137,12 +112,6 @@ Operand ToOperand(const char* dtype_name, const Dims& sizes) {
   return operand;
 }
 
-Status ForeignDType(const char* op, const std::string& name, const Operand& operand) {
-  return Status(StatusCode::kInvalidArgument,
-                std::string(op) + ": " + name + " has dtype " + operand.foreign_dtype +
-                    ", expected float32, bfloat16, float16 or float64");
-}
-
 void ThrowUnlessOk(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
@@ -168,7 +137,7 @@ Context TorchContext() {
   Context context;
   context.set_parallel_for(&ParallelFor, nullptr,
                            static_cast<int>(torch::stable::get_num_threads()));
-  return context;
+  return ContextFace::With(context, Face::kPython);
 }
 
 void RunPlan(const Plan& plan, const Context& context) {
@@ -187,47 +156,6 @@ void RunPlan(const Plan& plan, const Context& context) {
   const auto bytes = static_cast<std::int64_t>(AlignUp(plan.workspace_bytes()));
   const Handle workspace = Allocate(DType::kFloat32, {bytes / 4});
   ThrowUnlessOk(plan.Run(MutableData(workspace), static_cast<std::size_t>(bytes), context));
-}
-
-void TakeArguments(const Schema& schema, StableIValue* stack, Arguments* arguments) {
-  using torch::stable::detail::to;
-  std::size_t tensor = 0;
-  std::size_t attribute = 0;
-  for (std::size_t i = 0; i < schema.size(); ++i) {
-    switch (schema[i]) {
-      case Kind::kTensor:
-        arguments->tensors[tensor++] = Handle(to<AtenTensorHandle>(stack[i]));
-        break;
-      case Kind::kOptionalTensor:
-        arguments->tensors[tensor++] =
-            Handle(to<std::optional<AtenTensorHandle>>(stack[i]).value_or(nullptr));
-        break;
-      case Kind::kTensorList:
-        arguments->list = TakeList(to<StableListHandle>(stack[i]));
-        break;
-      case Kind::kInt:
-        arguments->attributes[attribute++] = static_cast<double>(to<std::int64_t>(stack[i]));
-        break;
-      case Kind::kFloat:
-        arguments->attributes[attribute++] = to<double>(stack[i]);
-        break;
-      case Kind::kBool:
-        arguments->attributes[attribute++] = to<bool>(stack[i]) ? 1.0 : 0.0;
-        break;
-    }
-  }
-}
-
-const InferEntry* FindInfer(const std::string& name) {
-  for (const InferEntry& entry : InferEntries()) {
-    if (name == entry.name) return &entry;
-  }
-  return nullptr;
-}
-
-bool AddInfer(const InferEntry& entry) {
-  InferEntries().push_back(entry);
-  return true;
 }
 
 }  // namespace anabranch::torch_face

@@ -2,6 +2,7 @@
 // operators; it has one function of its own, shape inference in the library's words.
 #include <Python.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,18 @@ PyObject* ToPython(const TensorView& view) {
   return Py_BuildValue("(sN)", DTypeName(view.dtype), sizes);
 }
 
+std::size_t CountTensors(const PassSpec& spec) {
+  return static_cast<std::size_t>(
+      std::count_if(spec.arguments.begin(), spec.arguments.end(),
+                    [](const Argument& a) { return !a.output && a.list == nullptr; }));
+}
+
+std::size_t CountNumbers(const PassSpec& spec) {
+  const auto attributes = std::count_if(spec.attributes.begin(), spec.attributes.end(),
+                                        [](const Attribute& a) { return a.python != nullptr; });
+  return static_cast<std::size_t>(attributes) + spec.asks.size();
+}
+
 PyObject* Infer(PyObject* /*self*/, PyObject* arguments) {
   const char* name = nullptr;
   PyObject* tensors = nullptr;
@@ -71,21 +84,22 @@ PyObject* Infer(PyObject* /*self*/, PyObject* arguments) {
       !ParseAttributes(attributes, &values)) {
     return nullptr;
   }
-  const InferEntry* entry = FindInfer(name);
-  if (entry == nullptr || entry->inputs != inputs.size() || entry->attributes != values.size()) {
+  const Pass* pass = FindPass(name);
+  if (pass == nullptr || CountTensors(*pass->spec) != inputs.size() ||
+      CountNumbers(*pass->spec) != values.size()) {
     return PyErr_Format(PyExc_TypeError,
                         "infer: no operator %s with %zd tensors and %zd attributes", name,
                         PyTuple_Size(tensors), PyTuple_Size(attributes));
   }
-  const InferResult result = entry->infer(inputs, list, values);
-  if (!result.status.ok()) {
-    PyErr_SetString(PyExc_ValueError, result.status.message().c_str());
+  std::vector<TensorView> result;
+  if (Status status = InferOutputs(*pass, inputs, list, values, &result); !status.ok()) {
+    PyErr_SetString(PyExc_ValueError, status.message().c_str());
     return nullptr;
   }
-  PyObject* outputs = PyTuple_New(static_cast<Py_ssize_t>(result.outputs.size()));
+  PyObject* outputs = PyTuple_New(static_cast<Py_ssize_t>(result.size()));
   if (outputs == nullptr) return nullptr;
-  for (std::size_t i = 0; i < result.outputs.size(); ++i) {
-    PyObject* output = ToPython(result.outputs[i]);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    PyObject* output = ToPython(result[i]);
     if (output == nullptr) {
       Py_DECREF(outputs);
       return nullptr;
@@ -95,7 +109,67 @@ PyObject* Infer(PyObject* /*self*/, PyObject* arguments) {
   return outputs;
 }
 
+// None where there is no text.
+PyObject* Text(const char* text) {
+  if (text == nullptr) Py_RETURN_NONE;
+  return PyUnicode_FromString(text);
+}
+
+PyObject* DescribeArgument(const Argument& a) {
+  static constexpr const char* kTypes[] = {"activation", "coefficient", "parameter", "same"};
+  static constexpr const char* kPresences[] = {"required", "optional", "residual",
+                                               "with",     "with",     "together"};
+  return Py_BuildValue("(sNsssNNi)", a.python, PyBool_FromLong(a.list != nullptr), a.shape.text(),
+                       kTypes[static_cast<int>(a.type)], kPresences[static_cast<int>(a.presence)],
+                       Text(a.with), Text(a.like), a.group);
+}
+
+bool Append(PyObject* list, PyObject* item) {
+  const bool appended = item != nullptr && PyList_Append(list, item) == 0;
+  Py_XDECREF(item);
+  return appended;
+}
+
+// (name, leader, inputs, outputs, numbers, asks, rows, form): see anabranch._ops._description.
+PyObject* DescribePass(const PassSpec& spec) {
+  static constexpr const char* kRows[] = {"", "gates", "head"};
+  static constexpr const char* kForms[] = {"matrix", "permutation", "none"};
+  PyObject* inputs = PyList_New(0);
+  PyObject* outputs = PyList_New(0);
+  PyObject* numbers = PyList_New(0);
+  PyObject* asks = PyList_New(0);
+  bool made = inputs != nullptr && outputs != nullptr && numbers != nullptr && asks != nullptr;
+  for (const Argument& a : spec.arguments) {
+    made = made && Append(a.output ? outputs : inputs, DescribeArgument(a));
+  }
+  for (const Attribute& a : spec.attributes) {
+    if (a.python != nullptr) made = made && Append(numbers, Text(a.python));
+  }
+  for (const Ask& ask : spec.asks) {
+    made = made && Append(asks, Py_BuildValue("(si)", ask.python, ask.group));
+  }
+  if (made) {
+    return Py_BuildValue("(ssNNNNss)", spec.name, spec.Find(spec.leader)->python, inputs, outputs,
+                         numbers, asks, kRows[static_cast<int>(spec.rows)],
+                         kForms[static_cast<int>(spec.residual)]);
+  }
+  for (PyObject* list : {inputs, outputs, numbers, asks}) Py_XDECREF(list);
+  return nullptr;
+}
+
+PyObject* Describe(PyObject* /*self*/, PyObject* /*arguments*/) {
+  PyObject* passes = PyList_New(0);
+  if (passes == nullptr) return nullptr;
+  for (const Pass& pass : Passes()) {
+    if (Append(passes, DescribePass(*pass.spec))) continue;
+    Py_DECREF(passes);
+    return nullptr;
+  }
+  return passes;
+}
+
 PyMethodDef methods[] = {
+    {"describe", &Describe, METH_NOARGS, "The descriptions of all operators, as plain data."},
     {"infer", &Infer, METH_VARARGS,
      "infer(op, tensors, blocks, attributes): sizes and dtypes of an operator's outputs.\n\n"
      "A tensor is (dtype, sizes) or None; a size of -1 is unknown. Raises ValueError in the words\n"

@@ -36,8 +36,8 @@ Attributes PickAttributes(Input* in, const RandomCall& call) {
   if (!in->Chance(64)) return a;
   if (in->Chance(64)) o.num_iters = in->Wide();
   o.norm_eps = in->Real(o.norm_eps);
-  o.hc_eps = in->Real(o.hc_eps);
-  o.eps = in->Real(o.eps);
+  o.pre_eps = in->Real(o.pre_eps);
+  o.sinkhorn_eps = in->Real(o.sinkhorn_eps);
   o.post_multiplier = in->Real(o.post_multiplier);
   o.clamp_low = in->Real(o.clamp_low);
   o.clamp_high = in->Real(in->Chance(64) ? 5 : o.clamp_high);

@@ -38,8 +38,8 @@ TEST(MhcPreTest, ErrorsNameArgumentGotAndWanted) {
             "mhc_pre: alpha has shape (2,), expected (3,) to match the residual form");
   EXPECT_EQ(message([](MhcPreArgs& a) { a.h_mix = TensorView(); }),
             "mhc_pre: h_mix is absent, expected all of inv_rms, h_mix and h_pre or none of them");
-  EXPECT_EQ(message([](MhcPreArgs& a) { a.options.hc_eps = -1; }),
-            "mhc_pre: options.hc_eps is -1, expected a finite number >= 0");
+  EXPECT_EQ(message([](MhcPreArgs& a) { a.options.pre_eps = -1; }),
+            "mhc_pre: options.pre_eps is -1, expected a finite number >= 0");
   EXPECT_EQ(message([](MhcPreArgs& a) { a.options.norm_eps = NAN; }),
             "mhc_pre: options.norm_eps is nan, expected a finite number >= 0");
   EXPECT_EQ(message([](MhcPreArgs& a) { a.options.op_impl_mode = 2; }),

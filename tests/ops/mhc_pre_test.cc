@@ -34,7 +34,7 @@ TEST(MhcPreTest, ReciprocalRmsOfAConstant) {
 TEST(MhcPreTest, GatesHaveEpsWhereTheyShould) {
   PreCall call;
   std::fill(call.bias.begin(), call.bias.begin() + 8, -200.0f);  // sigmoids are zero
-  call.pre.options.hc_eps = call.fused.options.hc_eps = 0.25;
+  call.pre.options.pre_eps = call.fused.options.pre_eps = 0.25;
   for (int fused = 0; fused < 2; ++fused) {
     ASSERT_TRUE((fused ? PreCall::Run(call.fused) : PreCall::Run(call.pre)).ok());
     for (float v : call.h_pre) EXPECT_EQ(v, 0.25f);

@@ -96,7 +96,7 @@ TEST(MhcSinkhornTest, GoldenValuesOfSymmetricLogits) {
 // The last Jacobian is that of the softmax without eps; with eps it is off by far more than this.
 TEST(MhcSinkhornTest, LastJacobianHasNoEps) {
   MhcOptions options = Iters(3);
-  options.eps = 0.05;
+  options.sinkhorn_eps = 0.05;
   harness::Random random(3);
   std::vector<double> z(9), g(9);
   for (double& v : z) v = 2 * random.Normal();
@@ -182,10 +182,10 @@ TEST(MhcSinkhornTest, ErrorsNameArgumentGotAndWanted) {
   };
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.num_iters = 0; }),
             "mhc_sinkhorn: options.num_iters is 0, expected 1..1000000");
-  EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.eps = -1; }),
-            "mhc_sinkhorn: options.eps is -1, expected a finite number >= 0");
-  EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.eps = std::nan(""); }),
-            "mhc_sinkhorn: options.eps is nan, expected a finite number >= 0");
+  EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.sinkhorn_eps = -1; }),
+            "mhc_sinkhorn: options.sinkhorn_eps is -1, expected a finite number >= 0");
+  EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.sinkhorn_eps = std::nan(""); }),
+            "mhc_sinkhorn: options.sinkhorn_eps is nan, expected a finite number >= 0");
   EXPECT_EQ(message([](MhcSinkhornArgs& a) { a.options.clamp_low = 2; }),
             "mhc_sinkhorn: options.clamp is (2.000000, 0.000000), expected low <= high");
   EXPECT_EQ(
@@ -222,7 +222,7 @@ TEST(MhcSinkhornTest, BackwardNeedsLogitsOrCaches) {
 TEST(MhcSinkhornTest, CachesWithoutEpsAndInPlaceAndNoTokens) {
   Call call;
   call.args.softmax_cache_without_eps = true;
-  call.args.options.eps = 0.125;
+  call.args.options.sinkhorn_eps = 0.125;
   call.args.h_res = call.args.logits;
   Plan plan;
   ASSERT_TRUE(Prepare(call.args, &plan).ok());

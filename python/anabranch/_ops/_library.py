@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from anabranch import _C
+from anabranch._ops._description import PASSES, Pass, Size, outputs
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Size = int | torch.SymInt
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _compiling = torch.compiler.is_compiling
 _inference = torch.is_inference_mode_enabled
@@ -22,11 +21,6 @@ _grad_enabled = torch.is_grad_enabled
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 # Where a fake or meta tensor may claim to be; the kernels run on the CPU alone.
 _DEVICES = ("cpu", "meta")
-
-
-def fake(name: str) -> Callable[[Function], Function]:
-    """torch.library.register_fake with a type: a decorator that changes nothing."""
-    return cast(Callable[[Function], Function], torch.library.register_fake(name))
 
 
 def _size(size: Size) -> int:
@@ -58,23 +52,9 @@ def infer(
     _C.infer(name, described, tuple(_describe(b) for b in blocks), tuple(map(float, attributes)))
 
 
-def agree(tensor: Tensor | None, *sizes: Size) -> None:
-    """Makes symbolic sizes equal; infer has already refused what is known to differ."""
-    if tensor is None:
-        return
-    for have, want in zip(tensor.shape, sizes, strict=True):
-        if isinstance(have, torch.SymInt) or isinstance(want, torch.SymInt):
-            torch._check(have == want)
-
-
 def filled(grad: Tensor | None, like: Tensor, *shape: Size) -> Tensor:
     """An output's gradient, zeros where nothing came back to that output."""
     return like.new_zeros(shape) if grad is None else grad
-
-
-def absent(like: Tensor) -> Tensor:
-    """What an absent output is: a float32 tensor of no elements."""
-    return like.new_empty((0,), dtype=torch.float32)
 
 
 def _placement_fault(op: torch._ops.OpOverload, tensors: Sequence[Any]) -> ValueError | None:
@@ -329,14 +309,17 @@ def _register_sharding() -> None:
     importlib.import_module("anabranch.distributed")
 
 
-def _moved(value: Any, dim: Any, size: int) -> Any:
-    """A token tensor (or list of them) with the mapped dimension in front."""
+def _moved(value: Any, dim: Any, size: int, to: int) -> Any:
+    """A token tensor (or list of them) with the mapped dimension in front of its tokens."""
     if isinstance(value, (list, tuple)):
         dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(value)
-        return [_moved(v, d, size) for v, d in zip(value, dims, strict=True)]
+        return [_moved(v, d, size, to) for v, d in zip(value, dims, strict=True)]
     if not isinstance(value, Tensor):
         return value
-    return value.unsqueeze(0).expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
+    if dim is not None:
+        return value.movedim(dim, to)
+    shape = list(value.shape)
+    return value.unsqueeze(to).expand(*shape[:to], size, *shape[to:])
 
 
 def _is_mapped(dim: Any) -> bool:
@@ -350,16 +333,21 @@ def _slice(value: Any, dim: Any, index: int) -> Any:
     return value if dim is None else value.select(dim, index)
 
 
-def register_vmap(
-    op: torch._ops.OpOverload, tokens: Sequence[str], out_dims: Sequence[int] | None
-) -> None:
-    """vmap: one call over one more leading dimension of tokens where only `tokens` are mapped.
+def _register_vmap(op: torch._ops.OpOverload, description: Pass) -> None:
+    """vmap: one call over one more dimension of tokens where only tensors with tokens are mapped.
 
-    `out_dims` says where that dimension comes out, one number an output; None where outputs sum
-    over tokens (parameter gradients). Those calls, and mapped parameters, run once per element.
+    Calls with outputs that sum over tokens (gradients of parameters), and mapped parameters, run
+    once per element.
     """
-    names = [a.name for a in op._schema.arguments]
-    single = len(op._schema.returns) == 1
+    single = len(description.outputs) == 1
+    in_at = [a.token_at for a in description.inputs]
+    in_at += [None] * (len(op._schema.arguments) - len(in_at))
+    out_at = [a.token_at for a in description.outputs]
+    # A list's gradients come back stacked: one dimension more in front.
+    out_at = [
+        at if at is None or not a.is_list else at + 1
+        for a, at in zip(description.outputs, out_at, strict=True)
+    ]
 
     def call(*args: Any) -> Any:
         # An outer level may differentiate what this one maps.
@@ -367,28 +355,64 @@ def register_vmap(
 
     def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         size = info.batch_size
-        parameters = any(
-            _is_mapped(d) for n, d in zip(names, in_dims, strict=True) if n not in tokens
-        )
-        if out_dims is not None and not parameters:
-            moved = [
-                _moved(v, d, size) if n in tokens else v
-                for n, v, d in zip(names, args, in_dims, strict=True)
-            ]
-            result = call(*moved)
+        places = list(zip(args, in_dims, in_at, strict=True))
+        if None not in out_at and not any(_is_mapped(d) for _, d, at in places if at is None):
+            result = call(*(v if at is None else _moved(v, d, size, at) for v, d, at in places))
             if single:
-                return result, out_dims[0]
-            # An absent output has no elements and nothing to map.
+                return result, out_at[0]
             dims = [
-                d if r.ndim > d and r.numel() + size > 0 and r.shape[d] == size else None
-                for r, d in zip(result, out_dims, strict=True)
+                d if _is_there(r, d, size) else None for r, d in zip(result, out_at, strict=True)
             ]
             return result, tuple(dims)
-        pairs = list(zip(args, in_dims, strict=True))
-        rows = [call(*(_slice(v, d, i) for v, d in pairs)) for i in range(size)]
+        rows = [call(*(_slice(v, d, i) for v, d, _ in places)) for i in range(size)]
         if single:
             return torch.stack(rows), 0
         return tuple(torch.stack(column) for column in zip(*rows, strict=True)), (0,) * len(rows[0])
 
     torch.library.register_vmap(op, rule)
     _vmap_rules[op] = rule
+
+
+def _is_there(output: Tensor, dim: int | None, size: int) -> bool:
+    """An absent output has no elements and nothing to map."""
+    return (
+        dim is not None
+        and output.ndim > dim
+        and output.numel() + size > 0
+        and output.shape[dim] == size
+    )
+
+
+def _register_fake(op: torch._ops.OpOverload, description: Pass) -> None:
+    """The fake kernel: it refuses what the kernel refuses, in the same words."""
+    single = len(description.outputs) == 1
+    lists = [a.is_list for a in description.inputs]
+
+    def kernel(*args: Any) -> Any:
+        values = args[: len(lists)]
+        tensors = [v for v, is_list in zip(values, lists, strict=True) if not is_list]
+        blocks = next((v for v, is_list in zip(values, lists, strict=True) if is_list), ())
+        infer(op, tensors, blocks, args[len(lists) :])
+        result = outputs(description.name, args)
+        return result[0] if single else result
+
+    torch.library.register_fake(op._schema.name, kernel)
+
+
+def register(
+    op: torch._ops.OpOverload,
+    setup: Callable[..., None] | None = None,
+    backward: Callable[..., Any] | None = None,
+) -> None:
+    """Registers all that an operator needs beside its kernel.
+
+    Fake kernel and vmap rule follow from its description; ``setup`` and ``backward`` are those of
+    :func:`register_derivative`, None for a backward operator, which refuses to be differentiated.
+    """
+    description = PASSES[op._opname]
+    _register_fake(op, description)
+    if setup is None or backward is None:
+        refuse_second_derivative(op)
+    else:
+        register_derivative(op, setup, backward)
+    _register_vmap(op, description)

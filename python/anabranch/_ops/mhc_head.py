@@ -1,4 +1,4 @@
-"""mhc_head for the dispatcher: fake kernels, autograd, vmap."""
+"""mhc_head for the dispatcher: its derivative."""
 
 from __future__ import annotations
 
@@ -7,64 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anabranch._ops._library import (
-    absent,
-    agree,
-    fake,
-    filled,
-    infer,
-    invoke_backward,
-    refuse_second_derivative,
-    register_derivative,
-    register_vmap,
-)
-from anabranch._ops.mhc_pre import coefficient
+from anabranch._ops._library import filled, invoke_backward, register
 
 forward = torch.ops.anabranch.mhc_head.default
 backward = torch.ops.anabranch.mhc_head_backward.default
-
-
-@fake("anabranch::mhc_head")
-def _forward_fake(
-    x: Tensor,
-    fn: Tensor,
-    base: Tensor,
-    scale: Tensor,
-    norm_eps: float,
-    hc_eps: float,
-    caches: bool,
-) -> tuple[Tensor, ...]:
-    infer(forward, (x, fn, base, scale), attributes=(norm_eps, hc_eps, caches))
-    *tokens, n, d = x.shape
-    agree(fn, n, n * d)
-    agree(base, n)
-    dtype = coefficient(x)
-    kept = ((*tokens,), (*tokens, n), (*tokens, n))
-    return (
-        x.new_empty((*tokens, d)),
-        *(x.new_empty(shape, dtype=dtype) if caches else absent(x) for shape in kept),
-    )
-
-
-@fake("anabranch::mhc_head_backward")
-def _backward_fake(
-    grad_y: Tensor,
-    x: Tensor,
-    fn: Tensor,
-    scale: Tensor,
-    inv_rms: Tensor,
-    h_mix: Tensor,
-    w: Tensor,
-    hc_eps: float,
-) -> tuple[Tensor, ...]:
-    infer(backward, (grad_y, x, fn, scale, inv_rms, h_mix, w), attributes=(hc_eps,))
-    agree(fn, x.shape[-2], x.shape[-2] * x.shape[-1])
-    return (
-        x.new_empty(x.shape),
-        fn.new_empty(fn.shape),
-        fn.new_empty((x.shape[-2],)),
-        scale.new_empty(scale.shape),
-    )
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -86,7 +32,5 @@ def _backward(ctx: Any, grad_y: Tensor | None, *_: Any) -> tuple[Tensor | None, 
     return (*invoke_backward(backward, grad_y, *saved, ctx.hc_eps), None, None, None)
 
 
-register_derivative(forward, _setup, _backward)
-refuse_second_derivative(backward)
-register_vmap(forward, ("x",), (0,) * 4)
-register_vmap(backward, (), None)
+register(forward, _setup, _backward)
+register(backward)

@@ -9,10 +9,11 @@ from torch import Tensor
 from anabranch import ops as _ops  # registers the operators  # noqa: F401
 from anabranch._ops import mhc_head as _head
 from anabranch._ops import mhc_pre as _pre
+from anabranch._ops._description import MATRIX, NONE, PERMUTATION
 from anabranch._ops._library import invoke, needs_grad
 from anabranch.functional._arguments import check_choice
 
-_RESIDUALS = {"matrix": _pre.MATRIX, "permutation": _pre.PERMUTATION, "none": _pre.NONE}
+_RESIDUALS = {"matrix": MATRIX, "permutation": PERMUTATION, "none": NONE}
 
 
 def mhc_pre(
@@ -131,12 +132,12 @@ def mhc_pre_backward(
 def _residual_of(x: Tensor, phi: Tensor, grad_h_res: Tensor | None) -> int:
     """The form that the shape of h_res's gradient says."""
     if grad_h_res is None:
-        return _pre.NONE
+        return NONE
     if not (isinstance(x, Tensor) and isinstance(grad_h_res, Tensor)):
-        return _pre.MATRIX  # refused by the call
+        return MATRIX  # refused by the call
     if x.ndim < 2 or grad_h_res.ndim != x.ndim - 1:
-        return _pre.MATRIX
-    return _pre.MATRIX if grad_h_res.shape[-1] == x.shape[-2] ** 2 else _pre.PERMUTATION
+        return MATRIX
+    return MATRIX if grad_h_res.shape[-1] == x.shape[-2] ** 2 else PERMUTATION
 
 
 def mhc_head(

@@ -17,7 +17,7 @@ def mhc_pre_sinkhorn(
     phi: Tensor,
     alpha: Tensor,
     bias: Tensor,
-    hc_mult: int = 4,
+    hc_mult: int | None = None,
     num_iters: int = 20,
     hc_eps: float = 1e-6,
     norm_eps: float = 1e-6,
@@ -32,11 +32,12 @@ def mhc_pre_sinkhorn(
     Source: Manifold-Constrained Hyper-Connections (mHC); DeepSeek-V4.
 
     Args:
-        x: ``[*, n, D]`` activation, n = hc_mult.
+        x: ``[*, n, D]`` activation.
         phi, alpha, bias: ``[n*n + 2n, n*D]``, ``[3]``, ``[n*n + 2n]`` float32.
+        hc_mult: n, if given: it must be that of x.
         save: what autograd keeps: "recompute" no Sinkhorn iterate, "all" every one.
         return_caches: also return ``(h_pre [*, n], hc_before_norm [*, F], inv_rms [*, 1],
-            sum_out [2*num_iters, T, n], norm_out [2*num_iters, T, n, n])``, not differentiable.
+            sum_out [2*num_iters, *, n], norm_out [2*num_iters, *, n, n])``, not differentiable.
 
     Returns:
         ``(h_in [*, D], h_post [*, n], h_res [*, n, n])``, and the caches if wanted.
@@ -46,7 +47,7 @@ def mhc_pre_sinkhorn(
     """
     op = "mhc_pre_sinkhorn"
     check_choice(op, "save", save, ("recompute", "all"))
-    if isinstance(x, Tensor) and x.ndim >= 2 and x.shape[-2] != hc_mult:
+    if hc_mult is not None and isinstance(x, Tensor) and x.ndim >= 2 and x.shape[-2] != hc_mult:
         raise ValueError(f"{op}: hc_mult is {hc_mult}, expected {x.shape[-2]} to match x")
     record = needs_grad(x, phi, alpha, bias)
     iterates = return_caches or (record and save == "all")

@@ -131,7 +131,6 @@ class Coefficients(Fp32Module):
             fused = functional.mhc_pre_sinkhorn(
                 x,
                 *parameters,
-                hc_mult=self.n,
                 num_iters=self.num_iters,
                 hc_eps=self.hc_eps,
                 norm_eps=self.norm_eps,
@@ -171,5 +170,3 @@ class Coefficients(Fp32Module):
         if self.norm_weight is not None:
             text += ", norm_weight=True"
         return f"{text}, norm_eps={self.norm_eps:g}, hc_eps={self.hc_eps:g}"
-
-

@@ -34,6 +34,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+
 def expand_streams(x: Tensor, n: int) -> Tensor:
     """``[*, D]`` to n equal streams ``[*, n, D]``: the start of a network. A view, no copy."""
     check_positive("expand_streams", n=n)

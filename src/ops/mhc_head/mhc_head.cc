@@ -22,7 +22,7 @@ PreForwardTensors TensorsOf(const MhcHeadArgs& a) {
   t.h_mix = TokenRows(a.h_mix, 1);
   t.h_pre = TokenRows(a.w, 1);
   t.norm_eps = static_cast<float>(a.options.norm_eps);
-  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.hc_eps = static_cast<float>(a.options.pre_eps);
   return t;
 }
 
@@ -39,7 +39,7 @@ PreBackwardTensors TensorsOf(const MhcHeadBackwardArgs& a) {
   t.grad_phi = a.grad_fn;
   t.grad_alpha = a.grad_scale;
   t.grad_bias = a.grad_base;
-  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.hc_eps = static_cast<float>(a.options.pre_eps);
   return t;
 }
 

@@ -37,7 +37,7 @@ void MhcHeadReference(const MhcHeadArgs& a) {
         for (std::int64_t k = 0; k < d; ++k) mix += At(a.fn, f, i * d + k) * x.At<double>(t, i, k);
       }
       const double z = r * mix * At(a.scale, 0) + At(a.base, f);
-      weights[f] = 1 / (1 + std::exp(-z)) + a.options.hc_eps;
+      weights[f] = 1 / (1 + std::exp(-z)) + a.options.pre_eps;
       if (h_mix.defined()) h_mix.At<double>(t, f) = mix;
       if (w.defined()) w.At<double>(t, f) = weights[f];
     }
@@ -68,7 +68,7 @@ void MhcHeadBackwardReference(const MhcHeadBackwardArgs& a) {
     for (std::int64_t f = 0; f < n; ++f) {
       double dot = 0;
       for (std::int64_t k = 0; k < d; ++k) dot += g.At<double>(t, k) * x.At<double>(t, f, k);
-      const double sigma = w.At<double>(t, f) - a.options.hc_eps;
+      const double sigma = w.At<double>(t, f) - a.options.pre_eps;
       const double dz = dot * sigma * (1 - sigma);
       const double dw = dz * At(a.scale, 0);
       d_mix[f] = dw * r;

@@ -20,7 +20,7 @@ inline constexpr Argument kMhcHeadArguments[] = {
 };
 inline constexpr Attribute kMhcHeadAttributes[] = {
     NormEps<&MhcHeadArgs::options>("normEps", "norm_eps"),
-    HcEps<&MhcHeadArgs::options>("hcEps", "hc_eps"),
+    PreEps<&MhcHeadArgs::options>(),
 };
 inline constexpr Ask kMhcHeadAsks[] = {{"caches", 1}};
 inline constexpr PassSpec kMhcHead = {.op = "mhc_head",
@@ -48,7 +48,7 @@ inline constexpr Argument kMhcHeadBackwardArguments[] = {
     Out<&HeadBackward::grad_scale>("grad_scale", "gradScale", kCoefficient, "1"),
 };
 inline constexpr Attribute kMhcHeadBackwardAttributes[] = {
-    HcEps<&HeadBackward::options>("hcEps", "hc_eps"),
+    PreEps<&HeadBackward::options>(),
 };
 inline constexpr PassSpec kMhcHeadBackward = {.op = "mhc_head",
                                               .name = "mhc_head_backward",

@@ -44,7 +44,7 @@ PreForwardTensors ForwardTensors(const MhcPreArgs& a, const PreShape& shape) {
   t.h_mix = TokenRows(a.h_mix, 1);
   t.h_pre = TokenRows(a.h_pre, 1);
   t.norm_eps = static_cast<float>(a.options.norm_eps);
-  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.hc_eps = static_cast<float>(a.options.pre_eps);
   t.post_multiplier = static_cast<float>(a.options.post_multiplier);
   return t;
 }
@@ -70,7 +70,7 @@ PreBackwardTensors BackwardTensors(const MhcPreBackwardArgs& a, const PreShape& 
   t.grad_alpha = a.grad_alpha;
   t.grad_bias = a.grad_bias;
   t.grad_gamma = a.grad_gamma;
-  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.hc_eps = static_cast<float>(a.options.pre_eps);
   t.post_multiplier = static_cast<float>(a.options.post_multiplier);
   return t;
 }

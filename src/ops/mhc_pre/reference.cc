@@ -61,7 +61,7 @@ void MhcPreReference(const MhcPreArgs& a) {
       const double z = mix * r * At(a.alpha, s.Segment(f)) + At(a.bias, f);
       if (h_mix.defined()) h_mix.At<double>(t, f) = mix;
       if (f < s.n) {
-        pre[f] = Sigmoid(z) + a.options.hc_eps;
+        pre[f] = Sigmoid(z) + a.options.pre_eps;
         if (h_pre.defined()) h_pre.At<double>(t, f) = pre[f];
       } else if (f < 2 * s.n) {
         h_post.At<double>(t, f - s.n) = a.options.post_multiplier * Sigmoid(z);
@@ -97,7 +97,7 @@ void MhcPreBackwardReference(const MhcPreBackwardArgs& a) {
     for (std::int64_t i = 0; i < s.n; ++i) {
       double dot = 0;
       for (std::int64_t k = 0; k < s.d; ++k) dot += g.At<double>(t, k) * x.At<double>(t, i, k);
-      const double sigma = h_pre.At<double>(t, i) - a.options.hc_eps;
+      const double sigma = h_pre.At<double>(t, i) - a.options.pre_eps;
       dz[static_cast<std::size_t>(i)] = dot * sigma * (1 - sigma);
       const double post = h_post.At<double>(t, i);
       const double m = a.options.post_multiplier;

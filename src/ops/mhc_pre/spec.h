@@ -23,7 +23,7 @@ inline constexpr Argument kMhcPreArguments[] = {
 };
 inline constexpr Attribute kMhcPreAttributes[] = {
     NormEps<&MhcPreArgs::options>("normEps", "norm_eps"),
-    HcEps<&MhcPreArgs::options>("hcEps", "hc_eps"),
+    PreEps<&MhcPreArgs::options>(),
     PostMultiplier<&MhcPreArgs::options>(),
     Number<&MhcPreArgs::residual>("residual", nullptr, "residual"),
     OpImplMode<&MhcPreArgs::options>(),
@@ -61,7 +61,7 @@ inline constexpr Argument kMhcPreBackwardArguments[] = {
     Out<&PreBackward::grad_gamma>("grad_gamma", "gradGamma", kCoefficient, "n,D").With("gamma"),
 };
 inline constexpr Attribute kMhcPreBackwardAttributes[] = {
-    HcEps<&PreBackward::options>("hcEps", "hc_eps"),
+    PreEps<&PreBackward::options>(),
     PostMultiplier<&PreBackward::options>(),
     Number<&PreBackward::residual>("residual", nullptr, "residual"),
     OpImplMode<&PreBackward::options>(),

@@ -33,7 +33,7 @@ PreForwardTensors TensorsOf(const MhcPreSinkhornArgs& a) {
   t.h_mix = TokenRows(a.h_mix, 1);
   t.h_pre = TokenRows(a.h_pre, 1);
   t.norm_eps = static_cast<float>(a.options.norm_eps);
-  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.hc_eps = static_cast<float>(a.options.pre_eps);
   t.post_multiplier = static_cast<float>(a.options.post_multiplier);
   return t;
 }
@@ -53,7 +53,7 @@ PreBackwardTensors TensorsOf(const MhcPreSinkhornBackwardArgs& a) {
   t.grad_phi = a.grad_phi;
   t.grad_alpha = a.grad_alpha;
   t.grad_bias = a.grad_bias;
-  t.hc_eps = static_cast<float>(a.options.hc_eps);
+  t.hc_eps = static_cast<float>(a.options.pre_eps);
   t.post_multiplier = static_cast<float>(a.options.post_multiplier);
   return t;
 }

@@ -40,12 +40,12 @@ struct Sinkhorn {
       Sum(0, i) = 0;
       for (std::int64_t j = 0; j < n; ++j) Sum(0, i) += std::exp(logit(j) - top);
       for (std::int64_t j = 0; j < n; ++j) {
-        Norm(0, i, j) = std::exp(logit(j) - top) / Sum(0, i) + options.hc_eps;
+        Norm(0, i, j) = std::exp(logit(j) - top) / Sum(0, i) + options.sinkhorn_eps;
       }
     }
     for (std::int64_t k = 1; k < steps; ++k) {
       for (std::int64_t r = 0; r < n; ++r) {
-        Sum(k, r) = options.hc_eps;
+        Sum(k, r) = options.sinkhorn_eps;
         for (std::int64_t q = 0; q < n; ++q)
           Sum(k, r) += k % 2 == 1 ? Norm(k - 1, q, r) : Norm(k - 1, r, q);
       }
@@ -77,9 +77,10 @@ struct Sinkhorn {
     }
     for (std::int64_t i = 0; i < n; ++i) {
       double dot = 0;
-      for (std::int64_t j = 0; j < n; ++j) dot += at(i, j) * (Norm(0, i, j) - options.hc_eps);
+      for (std::int64_t j = 0; j < n; ++j) dot += at(i, j) * (Norm(0, i, j) - options.sinkhorn_eps);
       for (std::int64_t j = 0; j < n; ++j) {
-        at(i, j) = Outside(z[i * n + j]) ? 0 : (Norm(0, i, j) - options.hc_eps) * (at(i, j) - dot);
+        at(i, j) =
+            Outside(z[i * n + j]) ? 0 : (Norm(0, i, j) - options.sinkhorn_eps) * (at(i, j) - dot);
       }
     }
   }

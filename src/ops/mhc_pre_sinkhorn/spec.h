@@ -28,7 +28,8 @@ inline constexpr Argument kMhcPreSinkhornArguments[] = {
 };
 inline constexpr Attribute kMhcPreSinkhornAttributes[] = {
     NumIters<&PreSinkhorn::options>(),
-    HcEps<&PreSinkhorn::options>("hcEps", "hc_eps"),
+    BothEps<&PreSinkhorn::options>(),
+    SinkhornEps<&PreSinkhorn::options>(nullptr, nullptr),
     NormEps<&PreSinkhorn::options>("normEps", "norm_eps"),
     PostMultiplier<&PreSinkhorn::options>(),
 };
@@ -69,7 +70,8 @@ inline constexpr Argument kMhcPreSinkhornBackwardArguments[] = {
 };
 inline constexpr Attribute kMhcPreSinkhornBackwardAttributes[] = {
     NumItersUnlessCached<&PreSinkhornBackward::options>(),
-    HcEps<&PreSinkhornBackward::options>("hcEps", "hc_eps"),
+    BothEps<&PreSinkhornBackward::options>(),
+    SinkhornEps<&PreSinkhornBackward::options>(nullptr, nullptr),
     PostMultiplier<&PreSinkhornBackward::options>(),
 };
 // With caches the number of iterations is theirs: 2I is learned from them.

@@ -16,9 +16,9 @@ namespace {
 constexpr std::int64_t kLanesPerCall = kSinkhornLanes;
 
 SinkhornParams ParamsOf(const SinkhornShape& shape, const MhcOptions& o) {
-  return {static_cast<int>(shape.n),       o.num_iters,
-          static_cast<float>(o.eps),       Clamps(o),
-          static_cast<float>(o.clamp_low), static_cast<float>(o.clamp_high)};
+  return {static_cast<int>(shape.n),          o.num_iters,
+          static_cast<float>(o.sinkhorn_eps), Clamps(o),
+          static_cast<float>(o.clamp_low),    static_cast<float>(o.clamp_high)};
 }
 
 // `count` tokens of strided matrices to and from one token a lane; idle lanes get zeros.

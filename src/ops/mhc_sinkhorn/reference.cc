@@ -90,7 +90,7 @@ void MhcSinkhornReference(const MhcSinkhornArgs& args) {
     for (std::int64_t e = 0; e < n * n; ++e) {
       z[e] = Clamped(args.options, logits.At<double>(t, e / n, e % n));
     }
-    it.Compute(z.data(), args.options.eps);
+    it.Compute(z.data(), args.options.sinkhorn_eps);
     for (std::int64_t e = 0; e < n * n; ++e) {
       h_res.At<double>(t, e / n, e % n) = it.Norm(steps - 1)[e];
     }
@@ -135,9 +135,9 @@ void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args) {
         }
       }
       it.softmax.assign(it.Norm(0), it.Norm(0) + n * n);
-      for (double& p : it.softmax) p -= args.softmax_cache_without_eps ? 0 : o.eps;
+      for (double& p : it.softmax) p -= args.softmax_cache_without_eps ? 0 : o.sinkhorn_eps;
     } else {
-      it.Compute(z.data(), o.eps);
+      it.Compute(z.data(), o.sinkhorn_eps);
     }
     it.Back(g.data());
     for (std::int64_t e = 0; e < n * n; ++e) {

@@ -30,7 +30,7 @@ inline constexpr Argument kMhcSinkhornArguments[] = {
 };
 inline constexpr Attribute kMhcSinkhornAttributes[] = {
     NumIters<&Sinkhorn::options>(),
-    Eps<&Sinkhorn::options>("eps", "eps"),
+    SinkhornEps<&Sinkhorn::options>("eps", "eps"),
     ClampLow<&Sinkhorn::options>("clamp_low"),
     ClampHigh<&Sinkhorn::options>("clamp_high"),
 };
@@ -68,7 +68,7 @@ inline constexpr Argument kMhcSinkhornBackwardArguments[] = {
 };
 inline constexpr Attribute kMhcSinkhornBackwardAttributes[] = {
     NumIters<&SinkhornBackward::options>(),
-    Eps<&SinkhornBackward::options>("eps", "eps"),
+    SinkhornEps<&SinkhornBackward::options>("eps", "eps"),
     ClampLow<&SinkhornBackward::options>("clamp_low"),
     ClampHigh<&SinkhornBackward::options>("clamp_high"),
 };

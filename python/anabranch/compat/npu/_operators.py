@@ -153,7 +153,7 @@ def mhc_pre_sinkhorn(
     phi: Tensor,
     alpha: Tensor,
     bias: Tensor,
-    hc_mult: int = 4,
+    hc_mult: int | None = None,
     num_iters: int = 20,
     hc_eps: float = 1e-6,
     norm_eps: float = 1e-6,
