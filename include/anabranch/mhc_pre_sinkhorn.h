@@ -1,5 +1,6 @@
 // mhc_pre_sinkhorn: mhc_pre (matrix form, without gamma) and mhc_sinkhorn on its residual logits
-// with the same options, in one pass over x. Bits equal those of the two calls, forward and backward.
+// with the same options, in one pass over x. Bits equal those of the two calls, forward and
+// backward.
 //
 // Source and notation: mhc_pre.h. n = 1..16, F = n*n + 2n, N = 2 * num_iters normalisations. Caches
 // of the normalisations: norm_out[0] = softmax + eps, sum_out[0] = sum of exp(z - max); for k >= 1

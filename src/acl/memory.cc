@@ -7,9 +7,11 @@
 #include <fstream>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "acl/acl_rt.h"
 #include "src/acl/context.h"
+#include "src/acl/holds.h"
 #include "src/acl/message.h"
 
 namespace anabranch::acl {
@@ -21,7 +23,11 @@ enum class Place { kDevice, kHost };
 
 struct Blocks {
   std::mutex mutex;
-  std::unordered_map<void*, Place> all;
+  struct Block {
+    Place place;
+    std::size_t bytes;
+  };
+  std::unordered_map<void*, Block> all;
 };
 
 Blocks& AllBlocks() {
@@ -54,7 +60,7 @@ int Allocate(const char* call, void** address, std::size_t size, Place place) {
   try {
     Blocks& blocks = AllBlocks();
     const std::lock_guard<std::mutex> lock(blocks.mutex);
-    blocks.all.emplace(block, place);
+    blocks.all.emplace(block, Blocks::Block{place, size});
   } catch (...) {
     std::free(block);
     throw;
@@ -80,20 +86,21 @@ int Free(const char* call, void* address, Place place) {
     return Fail(ACL_ERROR_INVALID_PARAM,
                 std::string(call) + ": the address is null, expected memory of " + from);
   }
+  std::unordered_map<void*, Blocks::Block>::node_type block;
   {
     Blocks& blocks = AllBlocks();
     const std::lock_guard<std::mutex> lock(blocks.mutex);
     const auto found = blocks.all.find(address);
-    if (found == blocks.all.end() || found->second != place) {
+    if (found == blocks.all.end() || found->second.place != place) {
       return Fail(ACL_ERROR_RT_PARAM_INVALID,
                   std::string(call) +
                       ": the address is not allocated (or freed already), expected "
                       "memory of " +
                       from);
     }
-    blocks.all.erase(found);
+    block = blocks.all.extract(found);
   }
-  std::free(address);
+  FreeWhenReleased(address, block.mapped().bytes);
   return ACL_SUCCESS;
 }
 
@@ -130,7 +137,9 @@ int MemcpyAsync(const Copy& copy, aclrtStream handle) {
   int code = 0;
   const std::shared_ptr<Stream> stream = FindStream(copy.call, handle, &code);
   if (!stream) return code;
-  stream->Enqueue([copy](const Queue&) {
+  auto hold = std::make_shared<const Hold>(
+      std::vector<Range>{RangeOf(copy.to, copy.count), RangeOf(copy.from, copy.count)});
+  stream->Enqueue([copy, hold](const Queue&) {
     std::memmove(copy.to, copy.from, copy.count);
     return Outcome();
   });
@@ -157,7 +166,8 @@ int MemsetAsync(void* to, std::size_t most, std::int32_t value, std::size_t coun
   int code = 0;
   const std::shared_ptr<Stream> stream = FindStream(kCall, handle, &code);
   if (!stream) return code;
-  stream->Enqueue([to, value, count](const Queue&) {
+  auto hold = std::make_shared<const Hold>(std::vector<Range>{RangeOf(to, count)});
+  stream->Enqueue([to, value, count, hold](const Queue&) {
     std::memset(to, value, count);
     return Outcome();
   });

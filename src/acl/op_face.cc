@@ -6,6 +6,7 @@
 
 #include "src/acl/context.h"
 #include "src/acl/executor.h"
+#include "src/acl/holds.h"
 #include "src/acl/message.h"
 #include "src/acl/object.h"
 #include "src/acl/tensor.h"
@@ -226,11 +227,14 @@ int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
                                              ", expected one of " + name + "GetWorkspaceSize");
   }
   std::shared_ptr<const Plan> plan;
+  std::vector<Range> ranges;
   bool repeatable = false;
   {
     const std::lock_guard<std::mutex> lock(found->mutex);
     if (const int code = PlanForAddresses(who, found.get()); code != 0) return code;
     plan = found->plan;
+    ranges.reserve(found->views.size() + 1);
+    for (const TensorView& view : found->views) ranges.push_back(RangeOf(view));
     repeatable = found->repeatable;
   }
   if (const int code = CheckWorkspace(who, *plan, workspace, workspace_size); code != 0)
@@ -238,12 +242,14 @@ int PhaseTwo(const char* name, void* workspace, std::uint64_t workspace_size,
   int code = 0;
   const std::shared_ptr<Stream> stream = FindStream(name, handle, &code);
   if (!stream) return code;
+  ranges.push_back(RangeOf(workspace, plan->workspace_bytes()));
+  auto hold = std::make_shared<const Hold>(std::move(ranges));
   // Of two threads that run a single-use executor at once, one takes it.
   if (!repeatable && !Remove<aclOpExecutor>(executor)) {
     return Fail(ACLNN_ERR_PARAM_INVALID,
                 who + "executor is consumed, expected a fresh one of phase 1");
   }
-  stream->Enqueue([plan, workspace, workspace_size](const Queue&) {
+  stream->Enqueue([plan, workspace, workspace_size, hold](const Queue&) {
     const Status status = plan->Run(workspace, workspace_size);
     return Outcome{CodeOf(status.code()), status.message()};
   });

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/acl/context.h"
+#include "src/acl/holds.h"
 #include "src/acl/message.h"
 #include "src/acl/per_process.h"
 
@@ -174,6 +175,7 @@ int Process(std::int32_t milliseconds) {
     AllSignals().changed.notify_all();
   };
   try {
+    const InsideStreamWork inside;
     callback->function(callback->argument);
   } catch (...) {  // the stream must not wait for it for ever
     finish();

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "src/acl/holds.h"
 #include "src/acl/per_process.h"
 
 namespace anabranch::acl {
@@ -76,6 +77,7 @@ void Queue::Run() {
     lock.unlock();
     Outcome outcome;
     try {
+      const InsideStreamWork inside;
       outcome = work(*this);
     } catch (const std::bad_alloc&) {
       outcome.code = ACL_ERROR_BAD_ALLOC;
