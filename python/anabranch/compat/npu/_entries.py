@@ -56,7 +56,23 @@ def _packed_npu(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self.to("cpu", *args, **kwargs)
 
 
+def _patch_module_to(patches: Patches) -> None:
+    """``module.to(0)``: a number is the NPU's index; torch would read one of an accelerator."""
+    real = torch.nn.Module.to
+
+    @functools.wraps(real)
+    def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        if args and type(args[0]) is int:
+            args = (place(args[0]), *args[1:])
+        if type(kwargs.get("device")) is int:
+            kwargs = {**kwargs, "device": place(kwargs["device"])}
+        return real(self, *args, **kwargs)
+
+    patches.set(torch.nn.Module, "to", to)
+
+
 def patch_methods(patches: Patches) -> None:
+    _patch_module_to(patches)
     patches.set(Tensor, "npu", npu)
     patches.set(Tensor, "is_npu", property(_is_npu))
     patches.set(torch.nn.Module, "npu", _module_npu)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from torch import overrides
 
 from anabranch import functional
+from anabranch.compat.npu import _dispatch
 from anabranch.compat.npu._devices import DeviceMode
 from anabranch.compat.npu._entries import patch_entries
 from anabranch.compat.npu._modules import BLOCK_ATTN_RES, TOP_LEVEL, Modules, real_origin
@@ -75,6 +76,9 @@ def switch_on(define_builtins: bool) -> str:
         for name in BLOCK_ATTN_RES:
             layer.patches.set(builtins, name, getattr(functional, name))
     layer.modules.with_torch_npu = "torch_npu" not in real
+    layer.patches.on_undo(
+        _dispatch.register("torch_npu" not in real, "cann_ops_transformer" not in real)
+    )
     if layer.modules.with_torch_npu:
         patch_entries(layer.patches, layer.modules.get("torch.npu"))
         layer.mode = DeviceMode()
