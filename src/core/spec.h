@@ -139,18 +139,18 @@ struct Argument {
   const char* python;                                      // of the Python operator
   TensorView& (*tensor)(void* args) = nullptr;             // exactly one of these two
   std::vector<TensorView>& (*list)(void* args) = nullptr;  // shape and type are those of a member
-  bool output = false;
-  Type type = Type::kActivation;
-  ShapeSpec shape = {};
-  Presence presence = Presence::kRequired;
-  const char* with = nullptr;  // kWith, kAlsoWith
-  int group = 0;  // kTogether: 1, 2, the second only with the first; kOptional: see Ask
+  const char* with = nullptr;                              // kWith, kAlsoWith
   const char* like = nullptr;    // kSame; else: an absent output takes that argument's sizes
   const char* may_be = nullptr;  // an output: the input that it may be exactly the same view as
   const char* gradient_of = nullptr;  // the forward's argument whose gradient this is, if any
   std::int64_t fewest = 1;            // of a list: members at the least
   bool& (*required_if)(void* args) = nullptr;  // kWith: else optional beside `with`
-  bool is_source = false;                      // counts in L
+  ShapeSpec shape = {};
+  int group = 0;  // kTogether: 1, 2, the second only with the first; kOptional: see Ask
+  bool output = false;
+  Type type = Type::kActivation;
+  Presence presence = Presence::kRequired;
+  bool is_source = false;  // counts in L
 
   constexpr const char* Name(Face face) const {
     return face == Face::kC ? c : face == Face::kPython ? python : name;
@@ -212,7 +212,7 @@ struct Argument {
 template <auto kMember>
 constexpr Argument Tensor(const char* name, const char* c, bool output, Type type,
                           ShapeSpec shape) {
-  Argument a{.name = name, .c = c, .python = name, .output = output, .type = type, .shape = shape};
+  Argument a{.name = name, .c = c, .python = name, .shape = shape, .output = output, .type = type};
   if constexpr (requires(void* args) { Field<kMember>(args).push_back(TensorView()); }) {
     a.list = &Field<kMember>;
   } else {
