@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import anabranch
+from anabranch.compat import ai_infra
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "npu_programs"
@@ -128,7 +129,7 @@ def test_block_attention_residuals(saved):
     r = saved("block_attention_residuals")
     *sources, weight, gamma = double(*r["blocks"], r["partial"], r["weight"], r["gamma"])
     blocks, partial = sources[:-1], sources[-1]
-    h, rms, alpha = anabranch.ai_infra_block_attn_res(
+    h, rms, alpha = ai_infra.ai_infra_block_attn_res(
         blocks,
         weight,
         partial,

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "anabranch/tensor.h"
 #include "anabranch/attn_res.h"
+#include "anabranch/tensor.h"
 #include "src/core/tokens.h"
 
 namespace anabranch::attn_reference {

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from anabranch import functional
+from anabranch.compat import ai_infra
 
 
 def _sources(op: str, name: str, values: Tensor | Sequence[Tensor]) -> list[Tensor]:
@@ -108,7 +109,7 @@ def block_attention_residuals(
         return h
     gamma = torch.ones_like(proj_weight) if rmsnorm_gamma is None else rmsnorm_gamma
     with torch.no_grad():
-        _, rms, alpha = functional.ai_infra_block_attn_res(
+        _, rms, alpha = ai_infra.ai_infra_block_attn_res(
             sources,
             proj_weight,
             partial_block,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anabranch import functional
+from anabranch.compat import ai_infra
 from anabranch.compat.npu._devices import (
     DeviceMode,
     device,
@@ -179,8 +179,8 @@ def patch_dynamo(patches: Patches) -> None:
     except ImportError:
         return
     for function in (
-        functional.ai_infra_block_attn_res,
-        functional.ai_infra_block_attn_res_backward,
+        ai_infra.ai_infra_block_attn_res,
+        ai_infra.ai_infra_block_attn_res_backward,
     ):
         _builtin_function_ids.remove(id(function))
     real_call = UserDefinedClassVariable.call_function

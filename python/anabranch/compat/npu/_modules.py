@@ -15,6 +15,7 @@ import torch
 
 import anabranch
 from anabranch import functional
+from anabranch.compat import ai_infra
 from anabranch.compat.npu import (
     _attention,
     _graph,
@@ -85,7 +86,7 @@ def _amp_contents() -> dict[str, Any]:
 _CONTENTS: dict[str, Callable[[], dict[str, Any]]] = {
     "cann_ops_transformer": lambda: _transformer_contents(),
     "cann_ops_transformer.ops": lambda: _transformer_contents(),
-    "pypto": lambda: _take(functional, BLOCK_ATTN_RES),
+    "pypto": lambda: _take(ai_infra, BLOCK_ATTN_RES),
     "torch.npu": _npu_contents,
     "torch.npu.amp": _amp_contents,
     "torch_npu": lambda: {
