@@ -49,7 +49,7 @@ void MhcPreReference(const MhcPreArgs& a) {
     const double mean = squares / static_cast<double>(s.n * s.d);
     const double r = 1 / std::sqrt(mean + a.options.norm_eps);
     if (inv_rms.defined()) inv_rms.At<double>(t) = r;
-    double pre[16];
+    double pre[16] = {};
     for (std::int64_t f = 0; f < s.rows; ++f) {
       double mix = 0;
       for (std::int64_t i = 0; i < s.n; ++i) {
