@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <memory>
 
 #include "aclnnop/aclnn_mhc_permutation.h"
@@ -83,6 +85,42 @@ TEST_F(AclnnMhcSinkhorn, SlotZeroIsTheSoftmaxWithoutEpsAndPaddingIsZero) {
     EXPECT_NEAR(row, 1.0, 3e-7);  // with eps it would be 1 + 4e-6
     EXPECT_EQ(call.sum.data[4 + i], 0.0f);
   }
+}
+
+// Equal calls give equal caches to the last byte: whatever lay in the padding, and whether the
+// matrices are [T, n, n] or [B, S, n, n].
+TEST_F(AclnnMhcSinkhorn, CachesAreEqualToTheLastByte) {
+  Sinkhorn call(3);
+  ASSERT_EQ(call.PhaseOne(true), 0);
+  call.Run();
+  const auto norm = call.norm.data;
+  const auto sum = call.sum.data;
+  for (float& value : call.norm.data) value = std::numeric_limits<float>::quiet_NaN();
+  for (float& value : call.sum.data) value = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::int64_t> sizes = {1, kT, kN, kN};
+  const auto reshaped = [&](std::vector<float>& data) {
+    return aclCreateTensor(sizes.data(), sizes.size(), ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND,
+                           sizes.data(), sizes.size(), data.data());
+  };
+  aclTensor* x = reshaped(call.x.data);
+  aclTensor* out = reshaped(call.out.data);
+  std::uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  ASSERT_EQ(aclnnMhcSinkhornGetWorkspaceSize(x, 1e-6f, 3, out, call.norm.tensor, call.sum.tensor,
+                                             &size, &executor),
+            0)
+      << aclGetRecentErrMsg();
+  void* workspace = nullptr;
+  if (size > 0) {
+    ASSERT_EQ(aclrtMalloc(&workspace, size, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  }
+  ASSERT_EQ(aclnnMhcSinkhorn(workspace, size, executor, nullptr), 0);
+  ASSERT_EQ(aclrtSynchronizeStream(nullptr), 0);
+  EXPECT_EQ(std::memcmp(call.norm.data.data(), norm.data(), norm.size() * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(call.sum.data.data(), sum.data(), sum.size() * sizeof(float)), 0);
+  if (workspace != nullptr) aclrtFree(workspace);
+  aclDestroyTensor(x);
+  aclDestroyTensor(out);
 }
 
 // Against central differences of the forward call, in FP32: a loose bound that a transposed,

@@ -170,6 +170,21 @@ def test_example():
     assert "eager and graph mode agree: True" in out
 
 
+# Each checks itself against the plain formula and says so, line by line.
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("deepseek_graph_mode", ["graph mode:", "dispatcher names:", "NPUGraph:"]),
+        ("kimi_attention_residuals", ["two phases: 12 sublayers", "one call:"]),
+        ("eager_training", ["every parameter has a gradient", "took "]),
+    ],
+)
+def test_programs_in_published_spellings(name, lines):
+    out = run_program(EXAMPLE.with_name(f"{name}.py")).stdout.splitlines()
+    assert len(out) == len(lines)
+    assert all(want in have for have, want in zip(out, lines, strict=True))
+
+
 # ---- the runner is as plain python ---------------------------------------------------------------
 
 INTROSPECTION = """

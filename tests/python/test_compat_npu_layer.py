@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.overrides import _get_current_function_mode_stack
 
+import anabranch
 from anabranch.compat import ai_infra, npu
 from anabranch.compat.npu import _graph, _memory, _modules, _runtime, _streams
 
@@ -393,3 +394,104 @@ def test_compiler_options_are_kept():
         "mode='reduce-overhead')"
     )
     assert not hasattr(config, "__len__")
+
+
+def test_dispatcher_names_come_and_go():
+    """As attributes of torch.ops, eager and compiled; uninstall takes them back."""
+    for _ in range(2):
+        npu.install()
+        try:
+            import torchair
+
+            args = (torch.randn(3, 4, 8), torch.rand(3, 4, 4), torch.randn(3, 8), torch.rand(3, 4))
+            want = anabranch.mhc_post(*args)
+            assert torch.equal(torch.ops.npu.npu_mhc_post(*args), want)
+            assert torch.equal(torch.ops.cann_ops_transformer.mhc_post(*args), want)
+            x = args[0].clone().requires_grad_()
+            torch.ops.npu.npu_mhc_post(x, *args[1:]).sum().backward()
+            assert x.grad is not None
+            logits = torch.randn(3, 4, 4)
+            y, norm, sums = torch.ops.npu.npu_mhc_sinkhorn(logits, out_flag=1)
+            assert norm.shape == (40, 3, 4, 4)
+            assert sums.shape == (40, 3, 4)
+            back = torch.ops.npu.npu_mhc_sinkhorn_backward(torch.ones_like(y), norm, sums)
+            assert back.shape == logits.shape
+            compiled = torch.compile(
+                lambda *a: torch.ops.npu.npu_mhc_post(*a) * 2,
+                backend=torchair.get_npu_backend(),
+                fullgraph=True,
+            )
+            assert torch.equal(compiled(*args), want * 2)
+        finally:
+            npu.uninstall()
+        assert not hasattr(torch.ops.npu, "npu_mhc_post")
+        vars(torch.ops).pop("npu", None)
+
+
+def test_eight_results_by_position(layer):
+    rows = 24
+    args = (torch.randn(2, 3, 4, 8), torch.randn(rows, 32) / 6, torch.ones(3), torch.zeros(rows))
+    op = torch.ops.cann_ops_transformer.mhc_pre_sinkhorn
+    results = op(*args, 4, 20, 1e-6, 1e-6, True)
+    assert [tuple(r.shape) for r in results] == [
+        (2, 3, 8), (2, 3, 4), (2, 3, 16), (2, 3, 4), (2, 3, 24), (2, 3, 1),
+        (40, 2, 3, 4), (40, 2, 3, 4, 4),
+    ]  # fmt: skip
+    short = op(*args)
+    assert all(map(torch.equal, short[:3], results[:3]))
+    assert [r.numel() for r in short[3:]] == [0] * 5
+    want = anabranch.mhc_pre_sinkhorn(*args)
+    assert torch.equal(results[2], want[2].flatten(-2))
+
+
+def test_a_module_moves_to_a_number(layer):
+    for move in ((0,), (torch.npu.current_device(),), (0, torch.bfloat16)):
+        module = torch.nn.Linear(3, 3).to(*move)
+        assert module.weight.device.type == "cpu"
+        assert module.weight.dtype is (torch.bfloat16 if len(move) == 2 else torch.float32)
+    assert torch.nn.Linear(3, 3).to(device=0).weight.device.type == "cpu"
+    assert torch.ones(2).to(0).device.type == "cpu"
+    with pytest.raises(RuntimeError, match="device index is 1, expected 0"):
+        torch.nn.Linear(3, 3).to(1)
+
+
+def test_graphs_run_again_on_the_same_memory(layer):
+    x = torch.randn(3, 4, 8)
+    total = torch.zeros(3, 4, 8)
+    graph = torch.npu.NPUGraph()
+    with pytest.raises(RuntimeError, match="no capture is running"):
+        graph.capture_end()
+    with torch.npu.graph(graph):
+        assert torch.npu.is_current_stream_capturing()
+        y = (x * 2).relu()
+        total += y
+    assert not torch.npu.is_current_stream_capturing()
+    assert torch.equal(total, (x * 2).relu())
+    before = total.clone()
+    x.copy_(torch.randn(3, 4, 8))
+    graph.replay()
+    assert torch.equal(y, (x * 2).relu())
+    assert torch.equal(total, before + y)
+    graph.reset()
+    graph.replay()
+    assert torch.equal(total, before + y)
+
+
+def test_two_phases_of_published_loops(layer):
+    from cann_ops_transformer.ops import block_attn_res_prepare, block_attn_res_update
+
+    blocks = torch.randn(5, 3, 16)
+    queries = torch.randn(2, 16)
+    for valid in (2, torch.tensor([2]), torch.tensor(2)):
+        parts = block_attn_res_prepare(blocks, valid, queries, eps=1e-6)
+        want = anabranch.attn_res_prepare([blocks[:, 0], blocks[:, 1]], queries)
+        assert all(map(torch.equal, parts, want))
+    o, m, l = block_attn_res_prepare(blocks, 0, queries)  # noqa: E741
+    assert o.shape == (2, 5, 16)
+    partial, delta = torch.randn(5, 16), torch.randn(5, 16)
+    total = partial + delta
+    h = block_attn_res_update(partial, delta, queries[0], o[0], m[0], l[0])
+    assert torch.equal(partial, total)
+    assert torch.allclose(h, total, atol=1e-6)  # the only source
+    with pytest.raises(ValueError, match=r"valid_blocks is 4, expected 0\.\.3"):
+        block_attn_res_prepare(blocks, 4, queries)
