@@ -16,22 +16,26 @@
 namespace anabranch::torch_face {
 namespace {
 
+// The functions of one pass, for the table below.
 template <const PassSpec& kSpec, class Args>
-constexpr Pass Of() {
-  constexpr auto prepare = [](const void* args, Plan* plan, const Context& context) {
+struct Face {
+  static Status PrepareIt(const void* args, Plan* plan, const Context& context) {
     return Prepare(*static_cast<const Args*>(args), plan, context);
-  };
-  constexpr auto with_args = [](void (*body)(void*, void*), void* context) {
+  }
+  static void WithArgs(void (*body)(void*, void*), void* context) {
     Args args;
     body(context, &args);
-  };
-  constexpr auto boxed = [](StableIValue* stack, std::uint64_t /*inputs*/,
-                            std::uint64_t /*outputs*/) {
-    static constexpr Pass kPass = {&kSpec, prepare, with_args, nullptr};
+  }
+  static void Boxed(StableIValue* stack, std::uint64_t /*inputs*/, std::uint64_t /*outputs*/) {
     Args args;
-    RunBoxed(kPass, &args, stack);
-  };
-  return {&kSpec, prepare, with_args, boxed};
+    RunBoxed({&kSpec, PrepareIt, WithArgs, nullptr}, &args, stack);
+  }
+};
+
+template <const PassSpec& kSpec, class Args>
+constexpr Pass Of() {
+  using It = Face<kSpec, Args>;
+  return {&kSpec, It::PrepareIt, It::WithArgs, It::Boxed};
 }
 
 constexpr Pass kPasses[] = {
