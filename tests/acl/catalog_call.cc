@@ -262,7 +262,6 @@ bool CatalogCall::Exists(const OperatorEntry& entry, const Case& c) {
   const std::string_view name = entry.name;
   // That call has neither logits nor eps: it starts from the caches, of up to 100 iterations.
   if (name == "mhc_sinkhorn_backward") return has("sum_out") && c.num_iters <= 100;
-  if (name == "mhc_pre_backward") return has("grad_h_res");
   // The iterates go with the other caches, and the backward starts from them.
   if (name == "mhc_pre_sinkhorn_backward") return has("sum_out");
   if (name == "mhc_pre_sinkhorn") return has("sum_out") == has("inv_rms");
