@@ -22,11 +22,18 @@ from anabranch.functional import *  # noqa: F403
 
 __all__ = ["__version__", *functional.__all__]
 
+# torch.fx.symbolic_trace keeps each of these as one call.
+for _name in functional.__all__:
+    torch.fx.wrap(_name)
+
 
 def __getattr__(name: str) -> object:
     """Sub-modules that are imported when they are first used."""
     if name in ("compat", "distributed", "eager"):
         return importlib.import_module(f"anabranch.{name}")
+    if name.startswith("ai_infra_"):
+        moved: object = getattr(functional, name)
+        return moved
     raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
 
 

@@ -14,6 +14,7 @@ import torch
 # A module that needs libtorch: torch must be loaded first.
 from anabranch import _C  # noqa: F401
 from anabranch._ops import (  # noqa: F401
+    _flops,
     attn_res,
     block_attn_res,
     mhc_head,
@@ -26,6 +27,9 @@ from anabranch._ops._description import PASSES
 
 #: Every operator of this build, by name.
 NAMES: tuple[str, ...] = tuple(PASSES)
+
+
+_flops.register()
 
 
 def get(name: str) -> torch._ops.OpOverload:

@@ -168,7 +168,6 @@ Facts SinkhornFacts(const TensorView& x, std::int64_t num_iters) {
 }  // namespace anabranch::acl
 
 using anabranch::Plan;
-using anabranch::acl::CallContext;
 using anabranch::acl::CountIters;
 using anabranch::acl::FlatSizes;
 using anabranch::acl::MakeExecutor;

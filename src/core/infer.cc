@@ -17,7 +17,11 @@ constexpr int kMaxList = 127;
 class Call {
  public:
   Call(const PassSpec& spec, void* args, Face face)
-      : spec_(spec), args_(args), face_(face), checker_(face == Face::kC ? "" : spec.name) {
+      : spec_(spec),
+        args_(args),
+        face_(face),
+        checker_(face == Face::kC ? "" : spec.name),
+        leader_(&spec.arguments[0]) {
     if (const Attribute* form = spec.FormAttribute()) {
       sizes_.residual = form->form(args);
     } else {
@@ -37,6 +41,7 @@ class Call {
   template <class Function>
   void ForEach(const Argument& a, const Function& f) {
     if (a.tensor != nullptr) return f(ArgName(Name(a)), a.tensor(args_));
+    if (a.list == nullptr) return;
     std::vector<TensorView>& list = a.list(args_);
     for (std::size_t i = 0; i < list.size(); ++i) {
       f(ArgName(Name(a), static_cast<std::int64_t>(i)), list[i]);
@@ -46,7 +51,8 @@ class Call {
   const char* Name(const Argument& a) const { return a.Name(face_); }
   const char* Name(const char* argument) const { return spec_.Find(argument)->Name(face_); }
   bool Given(const Argument& a) const {
-    return a.tensor != nullptr ? a.tensor(args_).defined() : !a.list(args_).empty();
+    if (a.tensor != nullptr) return a.tensor(args_).defined();
+    return a.list != nullptr && !a.list(args_).empty();
   }
   bool Given(const char* name) const { return Given(*spec_.Find(name)); }
   bool HasResidual() const { return sizes_.residual != Residual::kNone; }
@@ -84,7 +90,7 @@ class Call {
   Face face_;
   Checker checker_;
   Sizes sizes_;
-  const Argument* leader_ = nullptr;
+  const Argument* leader_;
 };
 
 const TensorView* Call::LeaderTensor() const {

@@ -139,58 +139,80 @@ struct Argument {
   const char* python;                                      // of the Python operator
   TensorView& (*tensor)(void* args) = nullptr;             // exactly one of these two
   std::vector<TensorView>& (*list)(void* args) = nullptr;  // shape and type are those of a member
-  bool output = false;
-  Type type = Type::kActivation;
-  ShapeSpec shape = {};
-  Presence presence = Presence::kRequired;
-  const char* with = nullptr;  // kWith, kAlsoWith
-  int group = 0;  // kTogether: 1, 2, the second only with the first; kOptional: see Ask
+  const char* with = nullptr;                              // kWith, kAlsoWith
   const char* like = nullptr;    // kSame; else: an absent output takes that argument's sizes
   const char* may_be = nullptr;  // an output: the input that it may be exactly the same view as
   const char* gradient_of = nullptr;  // the forward's argument whose gradient this is, if any
   std::int64_t fewest = 1;            // of a list: members at the least
   bool& (*required_if)(void* args) = nullptr;  // kWith: else optional beside `with`
-  bool is_source = false;                      // counts in L
+  ShapeSpec shape = {};
+  int group = 0;  // kTogether: 1, 2, the second only with the first; kOptional: see Ask
+  bool output = false;
+  Type type = Type::kActivation;
+  Presence presence = Presence::kRequired;
+  bool is_source = false;  // counts in L
 
   constexpr const char* Name(Face face) const {
     return face == Face::kC ? c : face == Face::kPython ? python : name;
   }
 
-  consteval Argument Python(const char* other) const { return Set(&Argument::python, other); }
-  consteval Argument Optional() const { return Set(&Argument::presence, Presence::kOptional); }
-  consteval Argument WithResidual() const { return Set(&Argument::presence, Presence::kResidual); }
-  consteval Argument With(const char* other) const {
-    return Set(&Argument::presence, Presence::kWith).Set(&Argument::with, other);
+  // Copies with one thing changed, for the lines of a table.
+  constexpr Argument Python(const char* other) const {
+    Argument changed = *this;
+    changed.python = other;
+    return changed;
   }
-  consteval Argument AlsoWith(const char* other) const {
-    return Set(&Argument::presence, Presence::kAlsoWith).Set(&Argument::with, other);
+  constexpr Argument Optional() const { return As(Presence::kOptional, nullptr, 0); }
+  constexpr Argument WithResidual() const { return As(Presence::kResidual, nullptr, 0); }
+  constexpr Argument With(const char* other) const { return As(Presence::kWith, other, 0); }
+  constexpr Argument AlsoWith(const char* other) const { return As(Presence::kAlsoWith, other, 0); }
+  constexpr Argument Group(int number) const { return As(Presence::kTogether, nullptr, number); }
+  constexpr Argument AskedBy(int number) const { return As(presence, nullptr, number); }
+  constexpr Argument RequiredIf(bool& (*flag)(void*)) const {
+    Argument changed = *this;
+    changed.required_if = flag;
+    return changed;
   }
-  consteval Argument Group(int number) const {
-    return Set(&Argument::presence, Presence::kTogether).Set(&Argument::group, number);
+  constexpr Argument Like(const char* other) const {
+    Argument changed = *this;
+    changed.like = other;
+    return changed;
   }
-  consteval Argument AskedBy(int number) const { return Set(&Argument::group, number); }
-  consteval Argument RequiredIf(bool& (*flag)(void*)) const {
-    return Set(&Argument::required_if, flag);
+  constexpr Argument MayBe(const char* input) const {
+    Argument changed = *this;
+    changed.may_be = input;
+    return changed;
   }
-  consteval Argument Like(const char* other) const { return Set(&Argument::like, other); }
-  consteval Argument MayBe(const char* input) const { return Set(&Argument::may_be, input); }
-  consteval Argument GradientOf(const char* of) const { return Set(&Argument::gradient_of, of); }
-  consteval Argument Fewest(std::int64_t members) const { return Set(&Argument::fewest, members); }
-  consteval Argument Source() const { return Set(&Argument::is_source, true); }
+  constexpr Argument GradientOf(const char* of) const {
+    Argument changed = *this;
+    changed.gradient_of = of;
+    return changed;
+  }
+  constexpr Argument Fewest(std::int64_t members) const {
+    Argument changed = *this;
+    changed.fewest = members;
+    return changed;
+  }
+  constexpr Argument Source() const {
+    Argument changed = *this;
+    changed.is_source = true;
+    return changed;
+  }
 
  private:
-  template <class Value>
-  consteval Argument Set(Value Argument::*member, Value value) const {
+  constexpr Argument As(Presence how, const char* other, int number) const {
     Argument changed = *this;
-    changed.*member = value;
+    changed.presence = how;
+    changed.with = other;
+    changed.group = number;
     return changed;
   }
 };
 
 template <auto kMember>
-consteval Argument Tensor(const char* name, const char* c, bool output, Type type,
+constexpr Argument Tensor(const char* name, const char* c, bool output, Type type,
                           ShapeSpec shape) {
-  Argument a{.name = name, .c = c, .python = name, .output = output, .type = type, .shape = shape};
+  Argument a{.name = name, .c = c, .python = name, .shape = shape, .output = output, .type = type};
   if constexpr (requires(void* args) { Field<kMember>(args).push_back(TensorView()); }) {
     a.list = &Field<kMember>;
   } else {
@@ -200,11 +222,11 @@ consteval Argument Tensor(const char* name, const char* c, bool output, Type typ
   return a;
 }
 template <auto kMember>
-consteval Argument In(const char* name, const char* c, Type type, ShapeSpec shape) {
+constexpr Argument In(const char* name, const char* c, Type type, ShapeSpec shape) {
   return Tensor<kMember>(name, c, false, type, shape);
 }
 template <auto kMember>
-consteval Argument Out(const char* name, const char* c, Type type, ShapeSpec shape) {
+constexpr Argument Out(const char* name, const char* c, Type type, ShapeSpec shape) {
   return Tensor<kMember>(name, c, true, type, shape);
 }
 
@@ -232,14 +254,14 @@ struct Attribute {
     return name;
   }
 
-  consteval Attribute AlsoSets(double& (*field)(void*)) const {
+  constexpr Attribute AlsoSets(double& (*field)(void*)) const {
     Attribute changed = *this;
     changed.also = field;
     return changed;
   }
-  consteval Attribute NonNegative() const { return WithRule(Rule::kNonNegative); }
-  consteval Attribute Finite() const { return WithRule(Rule::kFinite); }
-  consteval Attribute Range(std::int64_t lowest, std::int64_t highest) const {
+  constexpr Attribute NonNegative() const { return WithRule(Rule::kNonNegative); }
+  constexpr Attribute Finite() const { return WithRule(Rule::kFinite); }
+  constexpr Attribute Range(std::int64_t lowest, std::int64_t highest) const {
     Attribute changed = WithRule(Rule::kRange);
     changed.low = lowest;
     changed.high = highest;
@@ -247,7 +269,7 @@ struct Attribute {
   }
 
  private:
-  consteval Attribute WithRule(Rule wanted) const {
+  constexpr Attribute WithRule(Rule wanted) const {
     Attribute changed = *this;
     changed.rule = wanted;
     return changed;
@@ -255,7 +277,7 @@ struct Attribute {
 };
 
 template <auto kFirst, auto... kRest>
-consteval Attribute Number(const char* name, const char* c, const char* python) {
+constexpr Attribute Number(const char* name, const char* c, const char* python) {
   Attribute a{.name = name, .c = c, .python = python};
   using Value = std::remove_reference_t<decltype(Field<kFirst, kRest...>(nullptr))>;
   if constexpr (std::is_same_v<Value, double>) a.real = &Field<kFirst, kRest...>;

@@ -91,6 +91,11 @@ const OperatorEntry* FindOperator(const std::string& name);
 // The forward of a backward; the entry itself if it is a forward.
 const OperatorEntry* ForwardOf(const OperatorEntry& entry);
 
+// Whether the C calls, and the operators of PyTorch, can express this form of a call. What is true
+// here is called through that face by a test, so the answers cannot be wrong in silence.
+bool InC(const OperatorEntry& entry, const Case& c);
+bool InPyTorch(const OperatorEntry& entry, const Case& c);
+
 // For entries: dtype of coefficients and statistics beside these activations.
 inline DType CoefficientDType(const Case& c) {
   return c.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;

@@ -19,50 +19,50 @@ inline constexpr Limit kPreLimits[] = {{Dim::kStreams, 1, kMaxPreStreams},
 
 // `kOptions`: the member that holds them, &MhcPreArgs::options. A null name: not an argument there.
 template <auto kOptions>
-consteval Attribute NormEps(const char* c, const char* python) {
+constexpr Attribute NormEps(const char* c, const char* python) {
   return Number<kOptions, &MhcOptions::norm_eps>("options.norm_eps", c, python).NonNegative();
 }
 template <auto kOptions>
-consteval Attribute PreEps() {
+constexpr Attribute PreEps() {
   return Number<kOptions, &MhcOptions::pre_eps>("options.pre_eps", "hcEps", "hc_eps").NonNegative();
 }
 template <auto kOptions>
-consteval Attribute SinkhornEps(const char* c, const char* python) {
+constexpr Attribute SinkhornEps(const char* c, const char* python) {
   return Number<kOptions, &MhcOptions::sinkhorn_eps>("options.sinkhorn_eps", c, python)
       .NonNegative();
 }
 // What C and Python call hc_eps is both of them in an operator that fuses mhc_pre and Sinkhorn.
 template <auto kOptions>
-consteval Attribute BothEps() {
+constexpr Attribute BothEps() {
   return PreEps<kOptions>().AlsoSets(&Field<kOptions, &MhcOptions::sinkhorn_eps>);
 }
 template <auto kOptions>
-consteval Attribute PostMultiplier() {
+constexpr Attribute PostMultiplier() {
   return Number<kOptions, &MhcOptions::post_multiplier>("options.post_multiplier", nullptr, nullptr)
       .Finite();
 }
 template <auto kOptions>
-consteval Attribute OpImplMode() {
+constexpr Attribute OpImplMode() {
   return Number<kOptions, &MhcOptions::op_impl_mode>("options.op_impl_mode", "opImplMode",
                                                      "op_impl_mode")
       .Range(0, 1);
 }
 template <auto kOptions>
-consteval Attribute NumIters() {
+constexpr Attribute NumIters() {
   return Number<kOptions, &MhcOptions::num_iters>("options.num_iters", "numIters", "num_iters")
       .Range(1, kMaxIterations);
 }
 // As above where caches may say the number instead: checked by CheckIterations then.
 template <auto kOptions>
-consteval Attribute NumItersUnlessCached() {
+constexpr Attribute NumItersUnlessCached() {
   return Number<kOptions, &MhcOptions::num_iters>("options.num_iters", "numIters", "num_iters");
 }
 template <auto kOptions>
-consteval Attribute ClampLow(const char* python) {
+constexpr Attribute ClampLow(const char* python) {
   return Number<kOptions, &MhcOptions::clamp_low>("options.clamp_low", nullptr, python);
 }
 template <auto kOptions>
-consteval Attribute ClampHigh(const char* python) {
+constexpr Attribute ClampHigh(const char* python) {
   return Number<kOptions, &MhcOptions::clamp_high>("options.clamp_high", nullptr, python);
 }
 

@@ -2,8 +2,11 @@
 #ifndef ANABRANCH_SRC_OPS_PREPARE_H_
 #define ANABRANCH_SRC_OPS_PREPARE_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "anabranch/context.h"
@@ -15,23 +18,40 @@
 
 namespace anabranch {
 
+// An operator's double-precision definition, and how many doubles of scratch memory it needs.
+template <class Args>
+struct Reference {
+  Reference(void (*function)(const Args&))  // NOLINT(google-explicit-constructor)
+      : plain(function) {}
+  Reference(void (*function)(const Args&, double*), std::int64_t (*doubles)(const Args&))
+      : with_scratch(function), scratch(doubles) {}
+
+  void (*plain)(const Args&) = nullptr;
+  void (*with_scratch)(const Args&, double* scratch) = nullptr;
+  std::int64_t (*scratch)(const Args&) = nullptr;
+};
+
 // Runs an operator's double-precision definition; one thread.
 template <class Args>
 class ReferencePlan : public PlanImpl {
  public:
-  ReferencePlan(const Args& args, void (*reference)(const Args&))
+  ReferencePlan(const Args& args, const Reference<Args>& reference)
       : args_(args), reference_(reference) {
+    if (reference.scratch != nullptr) {
+      info.workspace_bytes = static_cast<std::size_t>(reference.scratch(args)) * sizeof(double);
+    }
     info.kernel = "reference";
     info.why = "all tensors are float64";
     info.work_items = 1;
   }
-  void Run(std::byte* /*workspace*/, const Context& /*context*/) const override {
-    reference_(args_);
+  void Run(std::byte* workspace, const Context& /*context*/) const override {
+    if (reference_.plain != nullptr) return reference_.plain(args_);
+    reference_.with_scratch(args_, reinterpret_cast<double*>(workspace));
   }
 
  private:
   Args args_;
-  void (*reference_)(const Args&);
+  Reference<Args> reference_;
 };
 
 // A plan that can say what it was made for; `shapes` keeps what it needs for that by value.
@@ -52,8 +72,8 @@ class DescribedPlan final : public Impl {
 // `shapes()` gives the description of the arguments whenever it is asked for: it captures values.
 template <class Kernel, class Args, class Shapes>
 Status PreparePlan(const char* op, const Args& args, const TensorView& main, bool empty_is_done,
-                   void (*reference)(const Args&), const Shapes& shapes, Plan* plan,
-                   const Context& context) noexcept {
+                   const std::type_identity_t<Reference<Args>>& reference, const Shapes& shapes,
+                   Plan* plan, const Context& context) noexcept {
   try {
     if (Status status = Validate(args, ContextFace::Of(context)); !status.ok()) return status;
     std::unique_ptr<PlanImpl> impl;

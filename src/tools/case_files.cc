@@ -50,6 +50,7 @@ nlohmann::json WriteCase(const OperatorEntry& entry, harness::Random random, std
   return {{"operator", entry.name},
           {"case", harness::ToString(entry, c)},
           {"variant", entry.variants[static_cast<std::size_t>(c.variant)]},
+          {"in_pytorch", InPyTorch(entry, c)},
           {"n", c.n},
           {"num_iters", c.num_iters},
           {"logit_scale", c.logit_scale},

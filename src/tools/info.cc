@@ -25,12 +25,12 @@ std::vector<std::string> ActivationNames() {
           DTypeName(DType::kFloat64)};
 }
 
-// Streams that an operator takes, "1..16".
-std::string StreamRange(const OperatorEntry& entry) {
+// Streams that the variants first .. last - 1 of an operator take, "1..16"; empty: none.
+std::string StreamRange(const OperatorEntry& entry, std::size_t first, std::size_t last) {
   std::int64_t low = 0;
   std::int64_t high = 0;
   for (std::int64_t n = 1; n <= 32; ++n) {
-    for (std::size_t v = 0; v < entry.variants.size(); ++v) {
+    for (std::size_t v = first; v < last; ++v) {
       Case c;
       c.n = n;
       c.variant = static_cast<int>(v);
@@ -39,7 +39,8 @@ std::string StreamRange(const OperatorEntry& entry) {
       high = n;
     }
   }
-  return high == 32 ? "-" : std::to_string(low) + ".." + std::to_string(high);
+  if (low == 0) return "";
+  return high == 32 ? "any" : std::to_string(low) + ".." + std::to_string(high);
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ int Info(const InfoOptions& options) {
     for (const OperatorEntry& entry : Operators()) {
       json["operators"].push_back({{"name", entry.name},
                                    {"summary", entry.summary},
-                                   {"streams", StreamRange(entry)},
+                                   {"streams", StreamRange(entry, 0, entry.variants.size())},
                                    {"variants", entry.variants}});
     }
     std::printf("%s\n", json.dump(2).c_str());
@@ -83,13 +84,18 @@ int Info(const InfoOptions& options) {
 }
 
 int SupportTable() {
-  std::printf("| operator | what it computes | streams n | activations | forms |\n");
-  std::printf("|---|---|---|---|---|\n");
+  std::printf("| operator | form | streams n | C++ | C | PyTorch |\n");
+  std::printf("|---|---|---|---|---|---|\n");
+  const auto mark = [](bool there) { return there ? "yes" : "-"; };
   for (const OperatorEntry& entry : Operators()) {
-    std::vector<std::string> variants(entry.variants.begin(), entry.variants.end());
-    std::printf("| `%s` | %s | %s | %s | %s |\n", entry.name, entry.summary,
-                StreamRange(entry).c_str(), Join(ActivationNames(), ", ").c_str(),
-                Join(variants, "; ").c_str());
+    for (std::size_t v = 0; v < entry.variants.size(); ++v) {
+      const std::string streams = StreamRange(entry, v, v + 1);
+      if (streams.empty()) continue;  // its forward's alone
+      Case c;
+      c.variant = static_cast<int>(v);
+      std::printf("| `%s` | `%s` | %s | yes | %s | %s |\n", entry.name, entry.variants[v],
+                  streams.c_str(), mark(InC(entry, c)), mark(InPyTorch(entry, c)));
+    }
   }
   return 0;
 }

@@ -249,24 +249,7 @@ std::vector<std::string> CatalogCall::Names() {
   return names;
 }
 
-bool CatalogCall::Exists(const OperatorEntry& entry, const Case& c) {
-  if (FindRow(entry.name) == nullptr) return false;
-  const std::string_view variant = entry.variants[static_cast<std::size_t>(c.variant)];
-  if (variant.find("clamp") != std::string_view::npos) return false;
-  if (variant == "logits [*,n*n]") return false;  // would need n, which no argument gives
-  const std::vector<TensorSpec> specs = entry.tensors(c);
-  const auto has = [&](std::string_view name) {
-    return std::any_of(specs.begin(), specs.end(),
-                       [&](const TensorSpec& spec) { return spec.name == name; });
-  };
-  const std::string_view name = entry.name;
-  // That call has neither logits nor eps: it starts from the caches, of up to 100 iterations.
-  if (name == "mhc_sinkhorn_backward") return has("sum_out") && c.num_iters <= 100;
-  // The iterates go with the other caches, and the backward starts from them.
-  if (name == "mhc_pre_sinkhorn_backward") return has("sum_out");
-  if (name == "mhc_pre_sinkhorn") return has("sum_out") == has("inv_rms");
-  return true;
-}
+bool CatalogCall::Exists(const OperatorEntry& entry, const Case& c) { return InC(entry, c); }
 
 Case CatalogCall::FirstForm(const OperatorEntry& entry, Case c) {
   while (!entry.supports(c) || !Exists(entry, c)) ++c.variant;

@@ -47,6 +47,8 @@ class CatalogCall {
   }
   void End();
   aclOpExecutor* executor() const { return executor_; }
+  std::uint64_t workspace_size() const { return workspace_size_; }
+  bool KeepsCaches() const { return flat_[0].used; }  // in flat rows of its own
 
   // For the table of calls: the tensor of that name or null, the list of names "name[0]", ...
   aclTensor* T(std::string_view name) const;

@@ -56,6 +56,13 @@ class AclKnownFaults : public KnownFaults {
     }
   }
 
+  // Messages name arguments as the C signatures do, in which no name has an underscore, and start
+  // with the call.
+  static void ExpectCNames(const std::string& message) {
+    EXPECT_NE(message.find(": acl"), std::string::npos) << message;
+    EXPECT_EQ(message.find('_'), std::string::npos) << message;
+  }
+
   void RunAndCompare(const Case& c, const CaseTensors& tensors) const {
     CatalogCall call(entry(), c, tensors);
     ASSERT_EQ(call.Run(nullptr), 0) << harness::ToString(entry(), c) << "\n"
@@ -166,7 +173,7 @@ TEST_P(AclKnownFaults, TensorsOfTheWrongSize) {
           CatalogCall call(entry(), c, tensors);
           EXPECT_NE(call.Prepare(), 0) << tensors.specs[k].name << " dimension " << i << " of "
                                        << harness::ToString(entry(), c);
-          EXPECT_NE(std::string(aclGetRecentErrMsg()).find("acl"), std::string::npos);
+          ExpectCNames(aclGetRecentErrMsg());
           tensors.buffers[k].view = right;
         }
       }
@@ -193,7 +200,7 @@ TEST_P(AclKnownFaults, AnyOutputLeftOut) {
       }
       CatalogCall call(entry(), c, less);
       if (call.Run(nullptr) != 0) {
-        EXPECT_NE(std::string(aclGetRecentErrMsg()).find("acl"), std::string::npos);
+        ExpectCNames(aclGetRecentErrMsg());
         return false;
       }
       for (std::size_t k = 0; k < less.buffers.size(); ++k) {
@@ -227,6 +234,39 @@ TEST_P(AclKnownFaults, InputsChangedInPlaceAfterPhaseOne) {
       FillInputs(entry(), c, tensors, random);
       ASSERT_EQ(call.Execute(nullptr), 0) << aclGetRecentErrMsg();
       ExpectRight(c, tensors);
+    }
+  }
+}
+
+// Programs size a workspace with one dummy block for all tensors, or with none. Phase 2 refuses
+// such memory before anything is queued, and the executor is still there for other addresses.
+TEST_P(AclKnownFaults, PhaseOneLooksAtNoAddress) {
+  std::vector<std::byte> dummy(std::size_t{1} << 16);
+  for (const Case& c : Forms(Small())) {
+    const CaseTensors right = Filled(c, Layout::kDense);
+    CatalogCall sized(entry(), c, right);
+    ASSERT_EQ(sized.Prepare(), 0) << aclGetRecentErrMsg();
+    for (void* address : {static_cast<void*>(dummy.data()), static_cast<void*>(dummy.data() + 1),
+                          static_cast<void*>(nullptr)}) {
+      CaseTensors tensors;
+      tensors.specs = right.specs;
+      for (const harness::Buffer& buffer : right.buffers) {
+        tensors.buffers.emplace_back().view = buffer.view;
+        tensors.buffers.back().view.data = address;
+      }
+      CatalogCall call(entry(), c, tensors);
+      ASSERT_EQ(call.Prepare(), 0) << aclGetRecentErrMsg();
+      EXPECT_EQ(call.workspace_size(), sized.workspace_size());
+      if (call.KeepsCaches()) continue;  // this test's own copies of them are no such memory
+      const int code = call.Execute(nullptr);
+      EXPECT_EQ(code, address == nullptr ? 161001 : 161002) << harness::ToString(entry(), c);
+      const std::string message = aclGetRecentErrMsg();
+      ExpectCNames(message);
+      const char* words = address == nullptr        ? "null address"
+                          : address == dummy.data() ? " overlaps "
+                                                    : "element alignment";
+      EXPECT_NE(message.find(words), std::string::npos) << message;
+      EXPECT_EQ(aclDestroyAclOpExecutor(call.executor()), 0);
     }
   }
 }

@@ -69,14 +69,17 @@ TEST_P(AclOperatorFails, SaysSoWhenAnAllocationFails) {
   ASSERT_EQ(aclrtSetDevice(0), 0);
   aclrtStream stream = nullptr;
   ASSERT_EQ(aclrtCreateStream(&stream), 0);
+  constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
   int forms = 0;
-  for (std::size_t v = 0; v < entry.variants.size(); ++v) {
+  for (std::size_t f = 0; f < entry.variants.size() * std::size(kDTypes); ++f) {
+    const std::size_t v = f / std::size(kDTypes);
     Case c;
     c.seq = 3;
     c.n = 3;
     c.d = 20;
     c.num_iters = 2;
     c.variant = static_cast<int>(v);
+    c.dtype = kDTypes[f % std::size(kDTypes)];
     if (!entry.supports(c) || !CatalogCall::Exists(entry, c)) continue;
     Random random(8);
     CaseTensors tensors = Allocate(entry, c, harness::Layout::kDense, random);

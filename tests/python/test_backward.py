@@ -9,6 +9,7 @@ import torch
 
 import anabranch
 from anabranch import eager
+from anabranch.compat import ai_infra
 from conftest import flatten, map_tensors, wide
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -178,7 +179,7 @@ def test_post(make, h_res):
 def test_block_attention_returns_by_flags(make, rms_out, alpha_out):
     blocks = [make.activation(*TOKENS, D) for _ in range(3)]
     w, gamma = make.coefficient(D), make.coefficient(D)
-    result = anabranch.ai_infra_block_attn_res(
+    result = ai_infra.ai_infra_block_attn_res(
         blocks, w, rmsnorm_gamma=gamma, rms_out_flag=rms_out, alpha_out_flag=alpha_out
     )
     h = anabranch.block_attn_res(blocks, w, rmsnorm_gamma=gamma)
@@ -207,12 +208,12 @@ def test_block_attention(make, norm, partial, narrow, rank):
     if narrow:
         w, gamma = w.to(make.dtype), gamma.to(make.dtype)
     grad = make.activation(*TOKENS, D)
-    h, *caches = anabranch.ai_infra_block_attn_res(
+    h, *caches = ai_infra.ai_infra_block_attn_res(
         blocks, w, last, 0.7, rmsnorm_gamma=gamma if norm else None, enable_rmsnorm=norm,
         rms_out_flag=norm, alpha_out_flag=True,
     )  # fmt: skip
     assert h.dtype == make.dtype
-    have = anabranch.ai_infra_block_attn_res_backward(
+    have = ai_infra.ai_infra_block_attn_res_backward(
         grad, blocks, w, caches[-1], last, gamma if norm else None, caches[0] if norm else None,
         0.7, norm,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from torch._subclasses import FakeTensorMode
 from torch.testing._internal.two_tensor import TwoTensor
 
 import anabranch
+from anabranch.compat import ai_infra
 from conftest import flatten, map_tensors
 
 T, N, D, F = 5, 4, 24, 24
@@ -60,7 +61,7 @@ def _blocks() -> Arguments:
 
 def _blocks_backward() -> Arguments:
     a = _blocks()
-    _, rms, alpha = anabranch.ai_infra_block_attn_res(**a, rms_out_flag=True, alpha_out_flag=True)
+    _, rms, alpha = ai_infra.ai_infra_block_attn_res(**a, rms_out_flag=True, alpha_out_flag=True)
     return {"grad_h": _t(T, D)} | a | {"alpha_cache": alpha, "rms_cache": rms}
 
 
@@ -126,8 +127,8 @@ CALLS = [
          ("h_res",)),
     Call(anabranch.mhc_head, _head, {}, [*HC, *NORM]),
     Call(anabranch.block_attn_res, _blocks, {}, SCORES, ("partial_block", "rmsnorm_gamma")),
-    Call(anabranch.ai_infra_block_attn_res, _blocks, {}, SCORES, ("partial_block",)),
-    Call(anabranch.ai_infra_block_attn_res_backward, _blocks_backward, {},
+    Call(ai_infra.ai_infra_block_attn_res, _blocks, {}, SCORES, ("partial_block",)),
+    Call(ai_infra.ai_infra_block_attn_res_backward, _blocks_backward, {},
          [("scale", NAN), ("scale", "1")], ("partial_block",)),
     Call(anabranch.attn_res_prepare, _prepare, {}, SCORES, ("rmsnorm_gamma",)),
     Call(anabranch.attn_res_merge, _merge, {}, SCORES, ("rmsnorm_gamma",)),

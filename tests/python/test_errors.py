@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import anabranch
+from anabranch.compat import ai_infra
 from conftest import CASES, Case, flatten, map_tensors
 
 
@@ -102,12 +103,12 @@ def test_attributes():
 def test_block_attention_flags():
     blocks = [torch.randn(5, 24) for _ in range(2)]
     w = torch.randn(24)
-    call = anabranch.ai_infra_block_attn_res
+    call = ai_infra.ai_infra_block_attn_res
     with pytest.raises(ValueError, match="ai_infra_block_attn_res: rmsnorm_gamma is absent"):
         call(blocks, w)
     with pytest.raises(ValueError, match="rms_out_flag is True, expected False without"):
         call(blocks, w, enable_rmsnorm=False, rms_out_flag=True)
     with pytest.raises(ValueError, match=r"ai_infra_block_attn_res_backward: rms_cache is absent"):
-        anabranch.ai_infra_block_attn_res_backward(
+        ai_infra.ai_infra_block_attn_res_backward(
             blocks[0], blocks, w, torch.zeros(5, 2), rmsnorm_gamma=w
         )

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from anabranch import ai_infra_block_attn_res
+from anabranch.compat.ai_infra import ai_infra_block_attn_res
 from anabranch.demo.data import Text
 from anabranch.demo.model import Transformer
 from anabranch.demo.streams import AttentionStream, HyperStream

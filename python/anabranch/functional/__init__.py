@@ -12,9 +12,11 @@ computed or kept for one.
 
 from __future__ import annotations
 
+import warnings
+
+import torch
+
 from anabranch.functional.attn_res import (
-    ai_infra_block_attn_res,
-    ai_infra_block_attn_res_backward,
     attn_res_merge,
     attn_res_prepare,
     block_attn_res,
@@ -29,8 +31,6 @@ from anabranch.functional.residual import (
 )
 
 __all__ = [
-    "ai_infra_block_attn_res",
-    "ai_infra_block_attn_res_backward",
     "attn_res_merge",
     "attn_res_prepare",
     "block_attn_res",
@@ -45,3 +45,22 @@ __all__ = [
     "mhc_sinkhorn",
     "mhc_sinkhorn_backward",
 ]
+
+# torch.fx.symbolic_trace keeps each of these as one call.
+for _name in __all__:
+    torch.fx.wrap(_name)
+
+
+def __getattr__(name: str) -> object:
+    """Names that have moved, for one version."""
+    if name in ("ai_infra_block_attn_res", "ai_infra_block_attn_res_backward"):
+        warnings.warn(
+            f"anabranch.{name} has moved to anabranch.compat.ai_infra.{name} and will go",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        from anabranch.compat import ai_infra
+
+        function: object = getattr(ai_infra, name)
+        return function
+    raise AttributeError(f"module 'anabranch.functional' has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, cast
 
 from torch import Tensor
@@ -76,6 +75,9 @@ def mhc_sinkhorn_backward(
     return cast(Tensor, invoke(_sinkhorn.backward, record, *args))
 
 
+_PERMUTATIONS = ((1, 1), (2, 2), (3, 6), (4, 24), (5, 120))  # n, n!
+
+
 def mhc_permutation(logits: Tensor, n: int) -> Tensor:
     """A doubly stochastic matrix as a softmax-weighted sum of all n x n permutation matrices.
 
@@ -90,11 +92,13 @@ def mhc_permutation(logits: Tensor, n: int) -> Tensor:
 
     Saved for the backward: the input, nothing else.
     """
-    if n not in (1, 2, 3, 4, 5):
+    # Compared one by one: n is symbolic where torch.compile traces with dynamic shapes.
+    count = next((c for streams, c in _PERMUTATIONS if streams == n), None)
+    if count is None:
         raise ValueError(f"mhc_permutation: n is {n!r}, expected 1..5")
-    if isinstance(logits, Tensor) and logits.ndim and logits.shape[-1] != math.factorial(n):
+    if isinstance(logits, Tensor) and logits.ndim and logits.shape[-1] != count:
         have = tuple(int(size) for size in logits.shape)
         raise ValueError(
-            f"mhc_permutation: logits has shape {have}, expected {math.factorial(n)} last for n {n}"
+            f"mhc_permutation: logits has shape {have}, expected {count} last for n {n}"
         )
     return cast(Tensor, invoke(_sinkhorn.permutation, needs_grad(logits), logits))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 _WIDE = (torch.float32, torch.float64)
 
@@ -44,6 +45,8 @@ class Fp32Module(nn.Module):
 
     def _check_dtype(self, owner: str, prefix: str = "") -> None:
         for name, parameter in self._parameters.items():
+            if isinstance(getattr(self, name), Proxy):  # torch.fx traces: there are no values
+                return
             if parameter is not None and parameter.dtype not in _WIDE:
                 dtype = str(parameter.dtype).removeprefix("torch.")
                 raise ValueError(
@@ -78,6 +81,8 @@ def check_norm_eps(owner: str, norm_eps: float) -> None:
 
 def check_streams(owner: str, name: str, t: Any, *last: int) -> None:
     """ValueError unless t is a tensor whose last dimensions are `last`."""
+    if isinstance(t, Proxy):  # torch.fx traces: the function that gets it will look
+        return
     if not isinstance(t, Tensor):
         raise TypeError(f"{owner}: {name} is a {type(t).__name__}, expected a tensor")
     if t.ndim < len(last) or tuple(t.shape[t.ndim - len(last) :]) != last:

@@ -153,7 +153,7 @@ class Coefficients(Fp32Module):
         return cast(Tensor, h_in), cast(Tensor, h_post), self._mix(logits)
 
     def _mix(self, logits: Tensor | None) -> Tensor | None:
-        if logits is None:
+        if logits is None or self.residual == "identity":
             return None
         if self.residual == "permutation":
             return functional.mhc_permutation(logits, self.n)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from anabranch import functional
 from anabranch.nn._fp32 import Fp32Module, check_norm_eps, check_positive, check_streams
@@ -125,6 +126,8 @@ class HyperConnection(nn.Module):
                 "HyperConnection: sublayer is None, expected a module "
                 "(or call pre and post instead of forward)"
             )
+        if isinstance(args, Proxy):  # torch.fx traces this module by itself: x alone
+            args, kwargs = (), {}
         h_in, state = self.pre(x)
         return self.post(x, self.sublayer(h_in, *args, **kwargs), state)
 

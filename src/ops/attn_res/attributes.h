@@ -9,7 +9,7 @@
 namespace anabranch::specs {
 
 template <class Args>
-consteval std::array<Attribute, 3> ScoreAttributes() {
+constexpr std::array<Attribute, 3> ScoreAttributes() {
   return {Number<&Args::scale>("scale", "scale", "scale").Finite(),
           Number<&Args::rmsnorm_eps>("rmsnorm_eps", "rmsnormEps", "rmsnorm_eps").NonNegative(),
           Number<&Args::enable_rmsnorm>("enable_rmsnorm", "enableRmsnorm", "enable_rmsnorm")};

@@ -13,12 +13,13 @@ namespace anabranch {
 
 using attn_reference::Cache;
 using attn_reference::List;
+using attn_reference::SourceRows;
 using attn_reference::Vector;
 void BlockAttnResReference(const BlockAttnResArgs& a) {
   const int leading = a.blocks[0].rank() - 1;
   const std::int64_t tokens = CountTokens(a.blocks[0].sizes, leading);
   const std::int64_t d = a.blocks[0].sizes[leading];
-  const std::vector<TokenRows> v = List(a.blocks, a.partial_block);
+  const SourceRows v = List(a.blocks, a.partial_block);
   const Vector w(a.proj_weight);
   const Vector gamma(a.enable_rmsnorm ? a.rmsnorm_gamma : TensorView());
   const TokenRows h(a.h, 1);
@@ -57,8 +58,8 @@ void BlockAttnResBackwardReference(const BlockAttnResBackwardArgs& a) {
   const int leading = a.grad_h.rank() - 1;
   const std::int64_t tokens = CountTokens(a.grad_h.sizes, leading);
   const std::int64_t d = a.grad_h.sizes[leading];
-  const std::vector<TokenRows> v = List(a.blocks, a.partial_block);
-  const std::vector<TokenRows> dv = List(a.grad_blocks, a.grad_partial_block);
+  const SourceRows v = List(a.blocks, a.partial_block);
+  const SourceRows dv = List(a.grad_blocks, a.grad_partial_block);
   const Vector w(a.proj_weight), dw(a.grad_proj_weight), dgamma(a.grad_rmsnorm_gamma);
   const Vector gamma(a.enable_rmsnorm ? a.rmsnorm_gamma : TensorView());
   const TokenRows dh(a.grad_h, 1);

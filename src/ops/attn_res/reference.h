@@ -2,9 +2,11 @@
 #ifndef ANABRANCH_SRC_OPS_ATTN_RES_REFERENCE_H_
 #define ANABRANCH_SRC_OPS_ATTN_RES_REFERENCE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "anabranch/attn_res.h"
 #include "anabranch/tensor.h"
 #include "src/core/tokens.h"
 
@@ -37,13 +39,22 @@ struct Cache {
   std::int64_t stride;
 };
 
-inline std::vector<TokenRows> List(const std::vector<TensorView>& blocks,
-                                   const TensorView& partial) {
-  std::vector<TokenRows> rows;
-  rows.reserve(blocks.size() + 1);
-  for (const TensorView& block : blocks) rows.emplace_back(block, 1);
-  if (partial.defined()) rows.emplace_back(partial, 1);
-  return rows;
+// The rows of all sources, without memory of its own.
+struct SourceRows {
+  const TokenRows& operator[](std::size_t l) const { return rows[l]; }
+  std::size_t size() const { return count; }
+  const TokenRows* begin() const { return rows.data(); }
+  const TokenRows* end() const { return rows.data() + count; }
+
+  std::array<TokenRows, kMaxBlocks + 1> rows;
+  std::size_t count = 0;
+};
+
+inline SourceRows List(const std::vector<TensorView>& blocks, const TensorView& partial) {
+  SourceRows list;
+  for (const TensorView& block : blocks) list.rows[list.count++] = TokenRows(block, 1);
+  if (partial.defined()) list.rows[list.count++] = TokenRows(partial, 1);
+  return list;
 }
 
 }  // namespace anabranch::attn_reference

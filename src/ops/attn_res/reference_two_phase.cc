@@ -10,6 +10,7 @@
 namespace anabranch {
 
 using attn_reference::List;
+using attn_reference::SourceRows;
 using attn_reference::Vector;
 
 namespace {
@@ -66,7 +67,7 @@ void Zero(const TensorView& param) {
 }  // namespace
 
 void AttnResPrepareReference(const AttnResPrepareArgs& a) {
-  const std::vector<TokenRows> v = List(a.blocks, TensorView());
+  const SourceRows v = List(a.blocks, TensorView());
   const std::int64_t d = a.queries.sizes[1];
   double p[kMaxSources] = {};
   for (std::int64_t query = 0; query < a.queries.sizes[0]; ++query) {
@@ -76,7 +77,7 @@ void AttnResPrepareReference(const AttnResPrepareArgs& a) {
     const Vector gamma = GammaOf(a.rmsnorm_gamma, a.enable_rmsnorm, query);
     const std::int64_t tokens = CountTokens(part.sizes, part.rank() - 1);
     for (std::int64_t t = 0; t < tokens; ++t) {
-      double largest = v.empty() ? -FLT_MAX : -INFINITY;
+      double largest = v.size() == 0 ? -FLT_MAX : -INFINITY;
       for (std::size_t i = 0; i < v.size(); ++i) {
         p[i] = ScoreOf(a, w, gamma, v[i], t, d).s;
         largest = std::max(largest, p[i]);
@@ -95,8 +96,8 @@ void AttnResPrepareReference(const AttnResPrepareArgs& a) {
 }
 
 void AttnResPrepareBackwardReference(const AttnResPrepareBackwardArgs& a) {
-  const std::vector<TokenRows> v = List(a.blocks, TensorView());
-  const std::vector<TokenRows> dv = List(a.grad_blocks, TensorView());
+  const SourceRows v = List(a.blocks, TensorView());
+  const SourceRows dv = List(a.grad_blocks, TensorView());
   const std::int64_t d = a.queries.sizes[1];
   const TensorView first = QueryPart(a.grad_o, 0);
   const std::int64_t tokens = CountTokens(first.sizes, first.rank() - 1);
@@ -115,7 +116,7 @@ void AttnResPrepareBackwardReference(const AttnResPrepareBackwardArgs& a) {
     const Vector w(a.queries, query), dw(a.grad_queries, query);
     const Vector gamma = GammaOf(a.rmsnorm_gamma, a.enable_rmsnorm, query);
     const Vector dgamma = GammaOf(a.grad_rmsnorm_gamma, true, query);
-    for (std::int64_t t = 0; t < tokens && !v.empty(); ++t) {
+    for (std::int64_t t = 0; t < tokens && !v.size() == 0; ++t) {
       std::size_t top = 0;
       for (std::size_t i = 0; i < v.size(); ++i) {
         score[i] = ScoreOf(a, w, gamma, v[i], t, d);

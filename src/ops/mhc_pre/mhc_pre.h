@@ -4,16 +4,13 @@
 
 #include "anabranch/mhc_pre.h"
 #include "src/core/spec.h"
+#include "src/ops/mhc_references.h"
 
 namespace anabranch {
 
 // null -> dtype -> rank and shape -> attributes -> overlap.
 Status Validate(const MhcPreArgs& args, Face face);
 Status Validate(const MhcPreBackwardArgs& args, Face face);
-
-// The definition, in double precision, on FP64 tensors; arguments have been validated.
-void MhcPreReference(const MhcPreArgs& args);
-void MhcPreBackwardReference(const MhcPreBackwardArgs& args);
 
 }  // namespace anabranch
 

@@ -1,6 +1,6 @@
 // mhc_pre as it is defined. Every output is overwritten.
+#include <array>
 #include <cmath>
-#include <vector>
 
 #include "src/core/sizes.h"
 #include "src/core/tokens.h"
@@ -49,7 +49,7 @@ void MhcPreReference(const MhcPreArgs& a) {
     const double mean = squares / static_cast<double>(s.n * s.d);
     const double r = 1 / std::sqrt(mean + a.options.norm_eps);
     if (inv_rms.defined()) inv_rms.At<double>(t) = r;
-    double pre[16];
+    double pre[16] = {};
     for (std::int64_t f = 0; f < s.rows; ++f) {
       double mix = 0;
       for (std::int64_t i = 0; i < s.n; ++i) {
@@ -83,8 +83,8 @@ void MhcPreBackwardReference(const MhcPreBackwardArgs& a) {
   const TokenRows grad_h_res = TokenRows::Matrix(a.grad_h_res, s.leading, s.columns);
   const TokenRows inv_rms(a.inv_rms, 0), h_mix(a.h_mix, 1), h_pre(a.h_pre, 1), h_post(a.h_post, 1);
   const TokenRows grad_x_post(a.grad_x_post, 2), grad_x(a.grad_x, 2);
-  const auto big = static_cast<std::size_t>(s.rows);
-  std::vector<double> dz(big), d_mix(big), grad_bias(big);
+  constexpr std::size_t kMostRows = 16 * 16 + 2 * 16;  // of the matrix form; 5! + 10 is less
+  std::array<double, kMostRows> dz = {}, d_mix = {}, grad_bias = {};
   double grad_alpha[3] = {};
   for (std::int64_t f = 0; f < s.rows; ++f) {
     for (std::int64_t k = 0; k < s.n * s.d; ++k) At(a.grad_phi, f, k) = 0;

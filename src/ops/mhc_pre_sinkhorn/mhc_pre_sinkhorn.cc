@@ -97,8 +97,9 @@ Status Prepare(const MhcPreSinkhornArgs& args, Plan* plan, const Context& contex
   const auto shapes = [x = args.x, iterations = args.options.num_iters, caches] {
     return Describe("x", x) + std::to_string(iterations) + " iterations" + caches;
   };
-  return PreparePlan<ForwardPlan>("mhc_pre_sinkhorn", args, args.x, true, &MhcPreSinkhornReference,
-                                  shapes, plan, context);
+  return PreparePlan<ForwardPlan>("mhc_pre_sinkhorn", args, args.x, true,
+                                  {&MhcPreSinkhornReference, &MhcPreSinkhornScratch}, shapes, plan,
+                                  context);
 }
 
 Status Prepare(const MhcPreSinkhornBackwardArgs& args, Plan* plan, const Context& context) {
@@ -108,8 +109,9 @@ Status Prepare(const MhcPreSinkhornBackwardArgs& args, Plan* plan, const Context
            (cached ? " cached" : " recomputed");
   };
   // No tokens still zero the parameter gradients: not an empty plan.
-  return PreparePlan<BackwardPlan>("mhc_pre_sinkhorn_backward", args, args.x, false,
-                                   &MhcPreSinkhornBackwardReference, shapes, plan, context);
+  return PreparePlan<BackwardPlan>(
+      "mhc_pre_sinkhorn_backward", args, args.x, false,
+      {&MhcPreSinkhornBackwardReference, &MhcPreSinkhornBackwardScratch}, shapes, plan, context);
 }
 
 }  // namespace anabranch

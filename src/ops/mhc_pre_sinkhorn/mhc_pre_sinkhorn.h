@@ -11,9 +11,12 @@ namespace anabranch {
 Status Validate(const MhcPreSinkhornArgs& args, Face face);
 Status Validate(const MhcPreSinkhornBackwardArgs& args, Face face);
 
-// The definition, in double precision, on FP64 tensors; arguments have been validated.
-void MhcPreSinkhornReference(const MhcPreSinkhornArgs& args);
-void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& args);
+// The definition, in double precision, on FP64 tensors; arguments have been validated. Scratch:
+// so many doubles.
+void MhcPreSinkhornReference(const MhcPreSinkhornArgs& args, double* scratch);
+std::int64_t MhcPreSinkhornScratch(const MhcPreSinkhornArgs& args);
+void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& args, double* scratch);
+std::int64_t MhcPreSinkhornBackwardScratch(const MhcPreSinkhornBackwardArgs& args);
 
 // Iterations of a call: those of its caches, or options.num_iters.
 std::int64_t IterationsOf(const MhcPreSinkhornBackwardArgs& args);

@@ -1,27 +1,28 @@
 // mhc_pre_sinkhorn as it is defined: mhc_pre's definition, then Sinkhorn. Outputs are overwritten.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <stdexcept>
-#include <vector>
 
-#include "anabranch/mhc_pre.h"
 #include "src/core/tokens.h"
 #include "src/ops/mhc_pre_sinkhorn/mhc_pre_sinkhorn.h"
+#include "src/ops/mhc_references.h"
+#include "src/ops/mhc_spec.h"
 
 namespace anabranch {
 namespace {
 
-struct Sinkhorn {
-  Sinkhorn(const MhcOptions& given, std::int64_t streams, std::int64_t num_iters)
-      : options(given),
-        n(streams),
-        steps(2 * num_iters),
-        sums(static_cast<std::size_t>(steps * n)),
-        norms(static_cast<std::size_t>(steps * n * n)) {}
+using Matrix = std::array<double, specs::kMaxPreStreams * specs::kMaxPreStreams>;
 
-  double& Sum(std::int64_t k, std::int64_t i) { return sums[static_cast<std::size_t>(k * n + i)]; }
+struct Sinkhorn {
+  Sinkhorn(const MhcOptions& given, std::int64_t streams, std::int64_t num_iters, double* scratch)
+      : options(given), n(streams), steps(2 * num_iters), sums(scratch), norms(sums + steps * n) {}
+  static std::int64_t Doubles(std::int64_t streams, std::int64_t num_iters) {
+    return 2 * num_iters * (streams + streams * streams);
+  }
+
+  double& Sum(std::int64_t k, std::int64_t i) { return sums[k * n + i]; }
   double& Norm(std::int64_t k, std::int64_t i, std::int64_t j) {
-    return norms[static_cast<std::size_t>((k * n + i) * n + j)];
+    return norms[(k * n + i) * n + j];
   }
   bool Clamps() const { return options.clamp_low != 0 || options.clamp_high != 0; }
   bool Outside(double z) const {
@@ -58,7 +59,7 @@ struct Sinkhorn {
   }
 
   // g: gradient of the result in, of z out.
-  void Backward(const double* z, std::vector<double>& g) {
+  void Backward(const double* z, double* g) {
     const auto at = [&](std::int64_t i, std::int64_t j) -> double& {
       return g[static_cast<std::size_t>(i * n + j)];
     };
@@ -87,7 +88,8 @@ struct Sinkhorn {
 
   MhcOptions options;
   std::int64_t n, steps;
-  std::vector<double> sums, norms;
+  double* sums;
+  double* norms;
 };
 
 // f(double& cache element, double& own element) for everything kept of a token.
@@ -102,14 +104,6 @@ void ForIterates(Sinkhorn& s, const StepRows& sum_out, const StepRows& norm_out,
       }
     }
   }
-}
-
-template <class Args>
-void RunPre(const Args& args) {
-  Plan plan;
-  Status status = Prepare(args, &plan);
-  if (status.ok()) status = plan.Run();
-  if (!status.ok()) throw std::logic_error(status.message());
 }
 
 // An inv_rms [*, 1] as [*].
@@ -128,11 +122,20 @@ Dims TokensAnd(const TensorView& x, std::initializer_list<std::int64_t> inner) {
 
 }  // namespace
 
-void MhcPreSinkhornReference(const MhcPreSinkhornArgs& a) {
+std::int64_t MhcPreSinkhornScratch(const MhcPreSinkhornArgs& a) {
+  return Sinkhorn::Doubles(a.x.sizes[a.x.rank() - 2], a.options.num_iters);
+}
+
+std::int64_t MhcPreSinkhornBackwardScratch(const MhcPreSinkhornBackwardArgs& a) {
+  const std::int64_t n = a.x.sizes[a.x.rank() - 2];
+  return Sinkhorn::Doubles(n, IterationsOf(a)) +
+         CountTokens(a.x.sizes, a.x.rank() - 2) * (n + n * n);
+}
+
+void MhcPreSinkhornReference(const MhcPreSinkhornArgs& a, double* scratch) {
   const int leading = a.x.rank() - 2;
   const std::int64_t n = a.x.sizes[leading];
   const std::int64_t tokens = CountTokens(a.x.sizes, leading);
-  std::vector<double> z(static_cast<std::size_t>(tokens * n * n));
   MhcPreArgs pre;
   pre.x = a.x;
   pre.phi = a.phi;
@@ -140,17 +143,19 @@ void MhcPreSinkhornReference(const MhcPreSinkhornArgs& a) {
   pre.bias = a.bias;
   pre.h_in = a.h_in;
   pre.h_post = a.h_post;
-  pre.h_res = TensorView(z.data(), DType::kFloat64, TokensAnd(a.x, {n * n}));
+  pre.h_res = a.h_res;  // the logits, which the result replaces token by token
   pre.inv_rms = PerToken(a.inv_rms, leading);
   pre.h_mix = a.h_mix;
   pre.h_pre = a.h_pre;
   pre.options = a.options;
-  RunPre(pre);
+  MhcPreReference(pre);
   const TokenRows h_res = TokenRows::Matrix(a.h_res, leading, n);
   const StepRows sum_out(a.sum_out, 1), norm_out(a.norm_out, 2);
-  Sinkhorn s(a.options, n, a.options.num_iters);
+  Sinkhorn s(a.options, n, a.options.num_iters, scratch);
+  Matrix z = {};
   for (std::int64_t t = 0; t < tokens; ++t) {
-    s.Forward(z.data() + t * n * n);
+    for (std::int64_t k = 0; k < n * n; ++k) z[k] = h_res.At<double>(t, k / n, k % n);
+    s.Forward(z.data());
     for (std::int64_t k = 0; k < n * n; ++k) {
       h_res.At<double>(t, k / n, k % n) = s.Norm(s.steps - 1, k / n, k % n);
     }
@@ -158,7 +163,7 @@ void MhcPreSinkhornReference(const MhcPreSinkhornArgs& a) {
   }
 }
 
-void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a) {
+void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a, double* scratch) {
   const int leading = a.x.rank() - 2;
   const std::int64_t n = a.x.sizes[leading];
   const std::int64_t tokens = CountTokens(a.x.sizes, leading);
@@ -171,25 +176,21 @@ void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a) {
                static_cast<const double*>(a.alpha.data)[segment * a.alpha.strides[0]] +
            static_cast<const double*>(a.bias.data)[f * a.bias.strides[0]];
   };
-  const auto per_token = static_cast<std::size_t>(n * n);
-  std::vector<double> h_post(static_cast<std::size_t>(tokens * n));
-  std::vector<double> dz(static_cast<std::size_t>(tokens) * per_token);
-  std::vector<double> z(per_token);
-  std::vector<double> g(per_token);
-  Sinkhorn s(a.options, n, IterationsOf(a));
+  double* h_post = scratch;          // [tokens][n]
+  double* dz = h_post + tokens * n;  // [tokens][n * n]
+  Matrix z = {};
+  Sinkhorn s(a.options, n, IterationsOf(a), dz + tokens * n * n);
   for (std::int64_t t = 0; t < tokens; ++t) {
     for (std::int64_t i = 0; i < n; ++i) {
-      h_post[static_cast<std::size_t>(t * n + i)] =
-          a.options.post_multiplier / (1 + std::exp(-logit(t, n + i, 1)));
+      h_post[t * n + i] = a.options.post_multiplier / (1 + std::exp(-logit(t, n + i, 1)));
     }
     for (std::int64_t k = 0; k < n * n; ++k) {
-      z[static_cast<std::size_t>(k)] = logit(t, 2 * n + k, 2);
-      g[static_cast<std::size_t>(k)] = grad_h_res.At<double>(t, k / n, k % n);
+      z[k] = logit(t, 2 * n + k, 2);
+      dz[(t * n * n) + k] = grad_h_res.At<double>(t, k / n, k % n);
     }
     s.Forward(z.data());
     ForIterates(s, sum_out, norm_out, t, [](double& cache, double& own) { own = cache; });
-    s.Backward(z.data(), g);
-    std::copy(g.begin(), g.end(), dz.begin() + t * n * n);
+    s.Backward(z.data(), dz + t * n * n);
   }
   MhcPreBackwardArgs pre;
   pre.x = a.x;
@@ -197,17 +198,17 @@ void MhcPreSinkhornBackwardReference(const MhcPreSinkhornBackwardArgs& a) {
   pre.alpha = a.alpha;
   pre.grad_h_in = a.grad_h_in;
   pre.grad_h_post = a.grad_h_post;
-  pre.grad_h_res = TensorView(dz.data(), DType::kFloat64, TokensAnd(a.x, {n * n}));
+  pre.grad_h_res = TensorView(dz, DType::kFloat64, TokensAnd(a.x, {n * n}));
   pre.inv_rms = PerToken(a.inv_rms, leading);
   pre.h_mix = a.h_mix;
   pre.h_pre = a.h_pre;
-  pre.h_post = TensorView(h_post.data(), DType::kFloat64, TokensAnd(a.x, {n}));
+  pre.h_post = TensorView(h_post, DType::kFloat64, TokensAnd(a.x, {n}));
   pre.grad_x = a.grad_x;
   pre.grad_phi = a.grad_phi;
   pre.grad_alpha = a.grad_alpha;
   pre.grad_bias = a.grad_bias;
   pre.options = a.options;
-  RunPre(pre);
+  MhcPreBackwardReference(pre);
 }
 
 }  // namespace anabranch

@@ -200,14 +200,16 @@ class BackwardPlan : public SinkhornPlan {
 
 Status Prepare(const MhcSinkhornArgs& args, Plan* plan, const Context& context) {
   const auto shapes = [logits = args.logits] { return Describe("logits", logits); };
-  return PreparePlan<ForwardPlan>("mhc_sinkhorn", args, args.logits, true, &MhcSinkhornReference,
-                                  shapes, plan, context);
+  return PreparePlan<ForwardPlan>("mhc_sinkhorn", args, args.logits, true,
+                                  {&MhcSinkhornReference, &MhcSinkhornScratch}, shapes, plan,
+                                  context);
 }
 
 Status Prepare(const MhcSinkhornBackwardArgs& args, Plan* plan, const Context& context) {
   const auto shapes = [grad = args.grad_h_res] { return Describe("grad_h_res", grad); };
   return PreparePlan<BackwardPlan>("mhc_sinkhorn_backward", args, args.grad_h_res, true,
-                                   &MhcSinkhornBackwardReference, shapes, plan, context);
+                                   {&MhcSinkhornBackwardReference, &MhcSinkhornBackwardScratch},
+                                   shapes, plan, context);
 }
 
 }  // namespace anabranch

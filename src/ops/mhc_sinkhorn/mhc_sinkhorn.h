@@ -14,9 +14,12 @@ inline constexpr int kMaxSinkhornStreams = 16;
 Status Validate(const MhcSinkhornArgs& args, Face face);
 Status Validate(const MhcSinkhornBackwardArgs& args, Face face);
 
-// The definition, in double precision, on FP64 tensors; arguments have been validated.
-void MhcSinkhornReference(const MhcSinkhornArgs& args);
-void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args);
+// The definition, in double precision, on FP64 tensors; arguments have been validated. Scratch: so
+// many doubles.
+void MhcSinkhornReference(const MhcSinkhornArgs& args, double* scratch);
+void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args, double* scratch);
+std::int64_t MhcSinkhornScratch(const MhcSinkhornArgs& args);
+std::int64_t MhcSinkhornBackwardScratch(const MhcSinkhornBackwardArgs& args);
 
 inline bool Clamps(const MhcOptions& o) { return o.clamp_low != 0 || o.clamp_high != 0; }
 

@@ -1,24 +1,28 @@
 // mhc_sinkhorn as it is defined. Every output is overwritten.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <vector>
 
 #include "src/ops/mhc_sinkhorn/mhc_sinkhorn.h"
 
 namespace anabranch {
 namespace {
 
+using Matrix = std::array<double, kMaxSinkhornStreams * kMaxSinkhornStreams>;
+
 // One token: all iterates. sums [2*iters][n], norms [2*iters][n*n]; norms[0] is softmax + eps.
 struct Iterates {
-  Iterates(std::int64_t streams, std::int64_t iterations)
-      : n(streams), iters(iterations), sums(2 * iters * n), norms(2 * iters * n * n) {}
+  Iterates(std::int64_t streams, std::int64_t iterations, double* scratch)
+      : n(streams), iters(iterations), sums(scratch), norms(sums + 2 * iters * n) {}
+  static std::int64_t Doubles(std::int64_t streams, std::int64_t iterations) {
+    return 2 * iterations * (streams + streams * streams);
+  }
 
-  double* Norm(std::int64_t step) { return norms.data() + step * n * n; }
-  double* Sum(std::int64_t step) { return sums.data() + step * n; }
+  double* Norm(std::int64_t step) { return norms + step * n * n; }
+  double* Sum(std::int64_t step) { return sums + step * n; }
 
   // z: n*n logits, clamped already.
   void Compute(const double* z, double eps) {
-    softmax.assign(n * n, 0);
     for (std::int64_t i = 0; i < n; ++i) {
       const double top = *std::max_element(z + i * n, z + i * n + n);
       double sum = 0;
@@ -67,7 +71,9 @@ struct Iterates {
   }
 
   std::int64_t n, iters;
-  std::vector<double> sums, norms, softmax;
+  double* sums;
+  double* norms;
+  Matrix softmax = {};
 };
 
 double Clamped(const MhcOptions& o, double z) {
@@ -77,15 +83,23 @@ double Clamped(const MhcOptions& o, double z) {
 
 }  // namespace
 
-void MhcSinkhornReference(const MhcSinkhornArgs& args) {
+std::int64_t MhcSinkhornScratch(const MhcSinkhornArgs& args) {
+  return Iterates::Doubles(SinkhornShape(args.logits, args.n).n, args.options.num_iters);
+}
+
+std::int64_t MhcSinkhornBackwardScratch(const MhcSinkhornBackwardArgs& args) {
+  return Iterates::Doubles(SinkhornShape(args.grad_h_res, args.n).n, args.options.num_iters);
+}
+
+void MhcSinkhornReference(const MhcSinkhornArgs& args, double* scratch) {
   const SinkhornShape shape(args.logits, args.n);
   const std::int64_t n = shape.n;
   const TokenRows logits = TokenRows::Matrix(args.logits, shape.leading, n);
   const TokenRows h_res = TokenRows::Matrix(args.h_res, shape.leading, n);
   const StepRows sum_out(args.sum_out, 1), norm_out(args.norm_out, 2);
   const std::int64_t steps = 2 * args.options.num_iters;
-  Iterates it(n, args.options.num_iters);
-  std::vector<double> z(n * n);
+  Iterates it(n, args.options.num_iters, scratch);
+  Matrix z = {};
   for (std::int64_t t = 0; t < shape.tokens; ++t) {
     for (std::int64_t e = 0; e < n * n; ++e) {
       z[e] = Clamped(args.options, logits.At<double>(t, e / n, e % n));
@@ -110,7 +124,7 @@ void MhcSinkhornReference(const MhcSinkhornArgs& args) {
   }
 }
 
-void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args) {
+void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args, double* scratch) {
   const SinkhornShape shape(args.grad_h_res, args.n);
   const std::int64_t n = shape.n;
   const MhcOptions& o = args.options;
@@ -118,8 +132,8 @@ void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args) {
   const TokenRows logits = TokenRows::Matrix(args.logits, shape.leading, n);
   const TokenRows grad_logits = TokenRows::Matrix(args.grad_logits, shape.leading, n);
   const StepRows sum_out(args.sum_out, 1), norm_out(args.norm_out, 2);
-  Iterates it(n, o.num_iters);
-  std::vector<double> z(n * n), g(n * n);
+  Iterates it(n, o.num_iters, scratch);
+  Matrix z = {}, g = {};
   for (std::int64_t t = 0; t < shape.tokens; ++t) {
     for (std::int64_t e = 0; e < n * n; ++e) {
       g[e] = grad.At<double>(t, e / n, e % n);
@@ -134,8 +148,9 @@ void MhcSinkhornBackwardReference(const MhcSinkhornBackwardArgs& args) {
           }
         }
       }
-      it.softmax.assign(it.Norm(0), it.Norm(0) + n * n);
-      for (double& p : it.softmax) p -= args.softmax_cache_without_eps ? 0 : o.sinkhorn_eps;
+      for (std::int64_t e = 0; e < n * n; ++e) {
+        it.softmax[e] = it.Norm(0)[e] - (args.softmax_cache_without_eps ? 0 : o.sinkhorn_eps);
+      }
     } else {
       it.Compute(z.data(), o.sinkhorn_eps);
     }

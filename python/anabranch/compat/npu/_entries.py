@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anabranch import functional
+from anabranch.compat import ai_infra
 from anabranch.compat.npu._devices import (
     DeviceMode,
     device,
@@ -56,7 +56,23 @@ def _packed_npu(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self.to("cpu", *args, **kwargs)
 
 
+def _patch_module_to(patches: Patches) -> None:
+    """``module.to(0)``: a number is the NPU's index; torch would read one of an accelerator."""
+    real = torch.nn.Module.to
+
+    @functools.wraps(real)
+    def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        if args and type(args[0]) is int:
+            args = (place(args[0]), *args[1:])
+        if type(kwargs.get("device")) is int:
+            kwargs = {**kwargs, "device": place(kwargs["device"])}
+        return real(self, *args, **kwargs)
+
+    patches.set(torch.nn.Module, "to", to)
+
+
 def patch_methods(patches: Patches) -> None:
+    _patch_module_to(patches)
     patches.set(Tensor, "npu", npu)
     patches.set(Tensor, "is_npu", property(_is_npu))
     patches.set(torch.nn.Module, "npu", _module_npu)
@@ -163,8 +179,8 @@ def patch_dynamo(patches: Patches) -> None:
     except ImportError:
         return
     for function in (
-        functional.ai_infra_block_attn_res,
-        functional.ai_infra_block_attn_res_backward,
+        ai_infra.ai_infra_block_attn_res,
+        ai_infra.ai_infra_block_attn_res_backward,
     ):
         _builtin_function_ids.remove(id(function))
     real_call = UserDefinedClassVariable.call_function

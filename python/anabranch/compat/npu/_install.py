@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from torch import overrides
 
-from anabranch import functional
+from anabranch.compat import ai_infra
+from anabranch.compat.npu import _dispatch
 from anabranch.compat.npu._devices import DeviceMode
 from anabranch.compat.npu._entries import patch_entries
 from anabranch.compat.npu._modules import BLOCK_ATTN_RES, TOP_LEVEL, Modules, real_origin
@@ -73,8 +74,11 @@ def switch_on(define_builtins: bool) -> str:
     layer = _Layer()
     if define_builtins:
         for name in BLOCK_ATTN_RES:
-            layer.patches.set(builtins, name, getattr(functional, name))
+            layer.patches.set(builtins, name, getattr(ai_infra, name))
     layer.modules.with_torch_npu = "torch_npu" not in real
+    layer.patches.on_undo(
+        _dispatch.register("torch_npu" not in real, "cann_ops_transformer" not in real)
+    )
     if layer.modules.with_torch_npu:
         patch_entries(layer.patches, layer.modules.get("torch.npu"))
         layer.mode = DeviceMode()

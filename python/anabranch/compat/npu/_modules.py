@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
@@ -14,7 +15,16 @@ import torch
 
 import anabranch
 from anabranch import functional
-from anabranch.compat.npu import _memory, _operators, _runtime, _streams, _torchair
+from anabranch.compat import ai_infra
+from anabranch.compat.npu import (
+    _attention,
+    _graph,
+    _memory,
+    _operators,
+    _runtime,
+    _streams,
+    _torchair,
+)
 
 #: Top-level modules that the layer offers where the real ones are absent.
 TOP_LEVEL = ("cann_ops_transformer", "pypto", "torch_npu", "torchair")
@@ -28,6 +38,11 @@ _TRANSFORMER_OPS = (
     "mhc_pre_sinkhorn_backward",
     "mhc_post",
     "mhc_post_backward",
+)
+_ATTENTION_OPS = (
+    "block_attention_residuals",
+    "block_attn_res_prepare",
+    "block_attn_res_update",
 )
 _TORCH_NPU = (
     "npu_mhc_pre",
@@ -48,7 +63,16 @@ def _npu_contents() -> dict[str, Any]:
         **_take(_runtime, _runtime.NAMES),
         **_take(_memory, _memory.FUNCTIONS),
         **_take(_streams, _streams.NAMES),
+        **_take(_graph, _graph.NAMES),
         **_runtime.options(),
+    }
+
+
+def _transformer_contents() -> dict[str, Any]:
+    return {
+        **_take(functional, _TRANSFORMER_OPS),
+        **_take(_attention, _ATTENTION_OPS),
+        "mhc_pre_sinkhorn": _operators.mhc_pre_sinkhorn,
     }
 
 
@@ -60,12 +84,9 @@ def _amp_contents() -> dict[str, Any]:
 
 # What each module holds, and the submodules that it has as attributes at once.
 _CONTENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "cann_ops_transformer": dict,
-    "cann_ops_transformer.ops": lambda: {
-        **_take(functional, _TRANSFORMER_OPS),
-        "mhc_pre_sinkhorn": _operators.mhc_pre_sinkhorn,
-    },
-    "pypto": lambda: _take(functional, BLOCK_ATTN_RES),
+    "cann_ops_transformer": lambda: _transformer_contents(),
+    "cann_ops_transformer.ops": lambda: _transformer_contents(),
+    "pypto": lambda: _take(ai_infra, BLOCK_ATTN_RES),
     "torch.npu": _npu_contents,
     "torch.npu.amp": _amp_contents,
     "torch_npu": lambda: {
@@ -74,6 +95,8 @@ _CONTENTS: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "torchair": lambda: _take(_torchair, ("CompilerConfig", "get_npu_backend")),
     "torchair.configs": dict,
+    "torchair.core": dict,
+    "torchair.core.utils": lambda: {"logger": logging.getLogger("torchair")},
     "torchair.configs.compiler_config": lambda: _take(_torchair, ("CompilerConfig",)),
     "torch_npu.dynamo": dict,
 }

@@ -162,8 +162,11 @@ def mhc_pre_sinkhorn(
     save: Literal["recompute", "all"] = "recompute",
     return_caches: bool = False,
 ) -> tuple[Tensor, ...]:
-    """:func:`anabranch.mhc_pre_sinkhorn`; need_backward is another name of return_caches."""
-    return functional.mhc_pre_sinkhorn(
+    """:func:`anabranch.mhc_pre_sinkhorn` with h_res as ``[*, n*n]``.
+
+    need_backward is another name of return_caches.
+    """
+    h_in, h_post, h_res, *caches = functional.mhc_pre_sinkhorn(
         x,
         phi,
         alpha,
@@ -175,3 +178,4 @@ def mhc_pre_sinkhorn(
         save=save,
         return_caches=need_backward or return_caches,
     )
+    return (h_in, h_post, h_res.flatten(-2), *caches)

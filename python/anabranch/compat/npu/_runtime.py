@@ -140,10 +140,36 @@ def options() -> dict[str, SimpleNamespace]:
     }
 
 
+def set_deterministic_level(level: int) -> None:
+    """Any level (0, 1 or 2) holds: every operator is deterministic always."""
+    if level not in (0, 1, 2):
+        raise ValueError(f"set_deterministic_level: level is {level}, expected 0, 1 or 2")
+
+
+def ipc_collect() -> None:
+    """Nothing is shared between processes that would have to be collected."""
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """False: there is one device."""
+    require_npu("can_device_access_peer", device)
+    return False
+
+
+def utilization(device: Any = None) -> int:
+    """0: nothing runs between calls."""
+    require_npu("utilization", device)
+    return 0
+
+
+OutOfMemoryError = torch.OutOfMemoryError
+
 manual_seed_all = manual_seed
 seed_all = seed
 
 NAMES = (
+    "OutOfMemoryError",
+    "can_device_access_peer",
     "current_device",
     "device",
     "device_count",
@@ -154,14 +180,17 @@ NAMES = (
     "initial_seed",
     "is_available",
     "is_bf16_supported",
+    "ipc_collect",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
     "seed",
     "seed_all",
     "set_compile_mode",
+    "set_deterministic_level",
     "set_device",
     "set_option",
     "set_rng_state",
     "synchronize",
+    "utilization",
 )
