@@ -15,7 +15,9 @@ enum class Residual : std::uint8_t {
   kNone,         // no residual part, phi has 2n rows, alpha two entries
 };
 
-// Each number is rounded to FP32 once before kernels use it (not on the double reference).
+// Each number is rounded to FP32 once before kernels use it (not on the double reference). A field
+// means the same in every operator that reads it (each says which it reads): two epsilons are two
+// fields, also in mhc_pre_sinkhorn, where C and Python have one argument, hc_eps, that sets both.
 struct MhcOptions {
   double norm_eps = 1e-6;         // added to the mean square inside the root; finite, >= 0
   double pre_eps = 1e-6;          // added to h_pre; finite, >= 0

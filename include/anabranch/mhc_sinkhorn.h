@@ -22,7 +22,8 @@
 
 namespace anabranch {
 
-// Of `options`: eps, num_iters, clamp_low, clamp_high.
+// Of `options`: sinkhorn_eps, num_iters, clamp_low, clamp_high. Caches have the leading dimensions
+// of the matrices themselves: flattened tokens are refused.
 struct MhcSinkhornArgs {
   TensorView logits;    // in  [*, n, n], or [*, n*n] when `n` is set
   TensorView h_res;     // out [*, n, n] or [*, n*n], overwritten; may be exactly logits

@@ -10,6 +10,7 @@
 #include "src/acl/message.h"
 #include "src/acl/op_face.h"
 #include "src/core/check.h"
+#include "src/ops/mhc_spec.h"
 
 namespace anabranch::acl {
 namespace {
@@ -126,7 +127,7 @@ Status PrepareForward(const Views& t, float eps, std::int64_t num_iters, Plan* p
   args.options.sinkhorn_eps = static_cast<double>(eps);
   args.options.num_iters = num_iters;
   args.softmax_cache_without_eps = true;
-  const bool sane = num_iters >= 1 && num_iters <= (std::int64_t{1} << 31);
+  const bool sane = num_iters >= 1 && num_iters <= specs::kMaxIterations;  // or Prepare says so
   FlatSizes s;
   if (sane && SizesOf(t[0], &s)) {
     args.row_padding = s.padded - s.n;

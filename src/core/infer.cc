@@ -79,6 +79,7 @@ class Call {
   void CheckNumber(const Attribute& a);
   void SetOutputs(unsigned asked);
   bool Wanted(const Argument& a, unsigned asked) const;
+  bool FitsAView(const Argument& a, int rank);
   void SetOutput(const Argument& a);
   void CheckGradientList(const Argument& a);
   void CheckOutputsThere();
@@ -381,11 +382,27 @@ bool Call::Wanted(const Argument& a, unsigned asked) const {
   return (asked >> a.group) != 0;
 }
 
+// An output may have more dimensions than the tensor that it follows from: sources, or Sinkhorn's
+// steps.
+bool Call::FitsAView(const Argument& a, int rank) {
+  if (rank <= kMaxRank) return true;
+  std::string message = std::string(Name(a)) + " has " + std::to_string(rank) +
+                        " dimensions, expected at most " + std::to_string(kMaxRank);
+  if (const TensorView* leader = LeaderTensor(); leader != nullptr) {
+    message += ": " + Leader().str() + " has shape " + ToString(leader->sizes);
+  }
+  checker_.Invalid(message);
+  return false;
+}
+
 void Call::SetOutput(const Argument& a) {
   if (a.list != nullptr) {  // one a member of the list that it is the gradient of
+    const Dims sizes = sizes_.Output(a.shape);
+    const bool stacked = face_ == Face::kPython;  // its operators return no lists
+    if (!FitsAView(a, sizes.rank + stacked)) return;
     std::vector<TensorView>& list = a.list(args_);
     list.resize(spec_.Find(a.like)->list(args_).size());
-    for (TensorView& t : list) anabranch::SetOutput(&t, Activation(), sizes_.Output(a.shape));
+    for (TensorView& t : list) anabranch::SetOutput(&t, Activation(), sizes);
     return;
   }
   const Argument* like = a.like == nullptr ? nullptr : spec_.Find(a.like);
@@ -396,7 +413,9 @@ void Call::SetOutput(const Argument& a) {
     if (a.type == Type::kSame) dtype = original.dtype;
     return anabranch::SetOutput(&a.tensor(args_), dtype, original.sizes);
   }
-  anabranch::SetOutput(&a.tensor(args_), dtype, sizes_.Output(a.shape));
+  const Dims sizes = sizes_.Output(a.shape);
+  if (Given(a) || !FitsAView(a, sizes.rank)) return;
+  anabranch::SetOutput(&a.tensor(args_), dtype, sizes);
 }
 
 void Call::SetOutputs(unsigned asked) {
@@ -421,7 +440,7 @@ Status Call::Infer(unsigned asked) {
   if (spec_.more != nullptr && checker_.ok()) spec_.more(checker_, args_, sizes_, face_);
   if (!checker_.ok()) return checker_.status();
   SetOutputs(asked);
-  return Status();
+  return checker_.status();
 }
 
 // --- Validation.

@@ -23,9 +23,10 @@ void CheckClamp(Checker& c, const MhcOptions& options, Face face) {
 void CheckSteps(Checker& c, const char* name, const TensorView& sum_out) {
   if (!c.ok() || !sum_out.defined()) return;
   const std::int64_t steps = sum_out.sizes[0];
-  if (steps == kUnknown || (steps >= 2 && steps % 2 == 0)) return;
+  constexpr std::int64_t kMost = 2 * kMaxIterations;
+  if (steps == kUnknown || (steps >= 2 && steps <= kMost && steps % 2 == 0)) return;
   c.Invalid(std::string(name) + " has shape " + ToString(sum_out.sizes) +
-            ", expected an even number of normalisations, at least 2");
+            ", expected an even number of normalisations, 2.." + std::to_string(kMost));
 }
 
 }  // namespace anabranch::specs

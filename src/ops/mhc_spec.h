@@ -71,7 +71,8 @@ void CheckIterations(Checker& c, const MhcOptions& options, Face face);
 // Sinkhorn's clamp: (clamp_low, clamp_high) with low <= high, and no NaN.
 void CheckClamp(Checker& c, const MhcOptions& options, Face face);
 
-// Sinkhorn's caches that a backward is given: an even number of normalisations, two at least.
+// Sinkhorn's caches that a backward is given: an even number of normalisations, of as many
+// iterations as the attribute may say.
 void CheckSteps(Checker& c, const char* name, const TensorView& sum_out);
 
 }  // namespace anabranch::specs

@@ -155,8 +155,8 @@ def post_by_hidden_size(mesh: Any) -> None:
 
 
 @check
-def iterates_of_flattened_tokens(mesh: Any) -> None:
-    """sum_out and norm_out hold all tokens in one dimension: uneven shards are not theirs."""
+def iterates(mesh: Any) -> None:
+    """sum_out and norm_out are sharded as x is, one dimension further back, evenly or not."""
     from torch.distributed.tensor import Shard
 
     case = by_case("mhc_pre_sinkhorn")
@@ -169,6 +169,8 @@ def iterates_of_flattened_tokens(mesh: Any) -> None:
             for a, b in zip(have, want, strict=True):
                 assert a.shape == b.shape
                 assert torch.equal(a.full_tensor(), b)
+            for cache in have[-2:]:
+                assert cache.placements == (Shard(1 + dim),)
             grads = [torch.randn(o.shape, generator=generator()) for o in want[:3]]
             x, phi, alpha, bias = args
             _, _, _, h_pre, h_mix, inv_rms, sums, norms = want

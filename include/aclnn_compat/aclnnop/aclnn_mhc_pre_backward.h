@@ -10,8 +10,8 @@ extern "C" {
 
 /* Phase 1: checks, and sizes the workspace.
    x, gradHIn, gradXPost, gradX: BFLOAT16, FLOAT16 or FLOAT; everything else FLOAT. Shapes as in the forward;
-   gradXPost like x or null (added to gradX before rounding). gradGamma is required when gamma is given and
-   left untouched otherwise. */
+   alpha [3], or [2] where there is no residual part: then gradHRes is null. gradXPost like x or null (added to gradX
+   before rounding). gradGamma is required when gamma is given and left untouched otherwise. */
 ACL_FUNC_VISIBILITY aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
     const aclTensor *x, const aclTensor *phi, const aclTensor *alpha, const aclTensor *gradHIn,
     const aclTensor *gradHPost, const aclTensor *gradHRes, const aclTensor *invRms,

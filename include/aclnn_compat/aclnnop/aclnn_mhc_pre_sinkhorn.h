@@ -11,8 +11,9 @@ extern "C" {
 /* Phase 1: checks, and sizes the workspace.
    x [B,S,n,D] or [T,n,D], BFLOAT16, FLOAT16 or FLOAT; all other tensors FLOAT unless said otherwise:
    phi [n*n+2n,n*D], alpha [3], bias [n*n+2n]; hin [..,D] like x, hPost [..,n], hRes [..,n*n] or [..,n,n].
-   hcMult is n. With needBackward, and only then: hPre [..,n], hcBeforeNorm [..,n*n+2n], invRms [..,1] or [..],
-   sumOut [2*numIters,T,n], normOut [2*numIters,T,n,n]. */
+   hcMult is n, numIters 1..1000000, hcEps both what is added to hPre and Sinkhorn's. With needBackward, and only then:
+   hPre [..,n], hcBeforeNorm [..,n*n+2n], invRms [..,1] or [..], sumOut [2*numIters,..,n], normOut [2*numIters,..,n,n].
+   [..] is [B,S] for x [B,S,n,D] and [T] for x [T,n,D], in all of them. */
 ACL_FUNC_VISIBILITY aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(
     const aclTensor *x, const aclTensor *phi, const aclTensor *alpha, const aclTensor *bias, int64_t hcMult,
     int64_t numIters, double hcEps, double normEps, bool needBackward, aclTensor *hin,

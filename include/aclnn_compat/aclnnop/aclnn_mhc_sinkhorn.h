@@ -11,7 +11,8 @@ extern "C" {
 
 /* Phase 1. x [B,S,n,n] or [T,n,n] FLOAT; output like x. Caches for the backward, both or none, flat, with
    m = n rounded up to a multiple of 8: normOut [2*numIters*T*n*m], sumOut [2*numIters*T*m] FLOAT. Their
-   order is this library's; the padding is left as it is. */
+   order is this library's. The padding between n and m is set to zero: equal inputs give equal caches, to the last
+   byte. */
 ACL_FUNC_VISIBILITY aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(
     const aclTensor *x, float eps, int64_t numIters, aclTensor *output, aclTensor *normOut,
     aclTensor *sumOut, uint64_t *workspaceSize, aclOpExecutor **executor);
