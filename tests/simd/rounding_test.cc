@@ -136,12 +136,10 @@ TEST_P(EveryTarget, RoundsToFloat16AroundEveryNumber) {
     const double high = h == 0x7bffu ? 65536.0 : ValueOf(static_cast<std::uint16_t>(h + 1));
     const auto middle = static_cast<float>((low + high) / 2);
     float lanes[32] = {};
-    const float values[] = {static_cast<float>(low),
-                            std::nextafter(static_cast<float>(low), HUGE_VALF),
-                            std::nextafter(middle, 0.0f),
-                            middle,
-                            std::nextafter(middle, HUGE_VALF),
-                            std::nextafter(static_cast<float>(high), 0.0f)};
+    const float values[] = {
+        static_cast<float>(low),           std::nextafter(static_cast<float>(low), HUGE_VALF),
+        std::nextafter(middle, 0.0f),      middle,
+        std::nextafter(middle, HUGE_VALF), std::nextafter(static_cast<float>(high), 0.0f)};
     for (std::size_t i = 0; i < std::size(values); ++i) {
       lanes[i] = values[i];
       lanes[16 + i] = -values[i];
@@ -257,8 +255,8 @@ TEST_P(EveryTarget, ExpIsWithinTwoUlpsOverAllItsRange) {
 }
 
 TEST_P(EveryTarget, ExpOfSpecialValues) {
-  float values[16] = {0.0f,   -0.0f, std::numeric_limits<float>::denorm_min(),
-                      100.0f, 90.0f, -104.0f,
+  float values[16] = {0.0f,    -0.0f,      std::numeric_limits<float>::denorm_min(),
+                      100.0f,  90.0f,      -104.0f,
                       -150.0f, -HUGE_VALF, std::numeric_limits<float>::quiet_NaN()};
   f_.exp(values, 16);
   const float want[] = {1, 1, 1, HUGE_VALF, HUGE_VALF, 0, 0, 0};

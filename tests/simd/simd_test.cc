@@ -81,10 +81,10 @@ HWY_EXPORT(ExpInPlace);
 HWY_EXPORT(SumOfLanes);
 
 Functions Of(Target target) {
-  return {ANABRANCH_DISPATCH(ThisTarget, target),    ANABRANCH_DISPATCH(RoundBFloat16, target),
-          ANABRANCH_DISPATCH(RoundFloat16, target),  ANABRANCH_DISPATCH(WidenBFloat16, target),
-          ANABRANCH_DISPATCH(WidenFloat16, target),  ANABRANCH_DISPATCH(WidenFloat32, target),
-          ANABRANCH_DISPATCH(ExpInPlace, target),    ANABRANCH_DISPATCH(SumOfLanes, target)};
+  return {ANABRANCH_DISPATCH(ThisTarget, target),   ANABRANCH_DISPATCH(RoundBFloat16, target),
+          ANABRANCH_DISPATCH(RoundFloat16, target), ANABRANCH_DISPATCH(WidenBFloat16, target),
+          ANABRANCH_DISPATCH(WidenFloat16, target), ANABRANCH_DISPATCH(WidenFloat32, target),
+          ANABRANCH_DISPATCH(ExpInPlace, target),   ANABRANCH_DISPATCH(SumOfLanes, target)};
 }
 
 }  // namespace anabranch::simd_test

@@ -21,8 +21,9 @@ typedef struct aclTensorList aclTensorList;
 typedef struct aclScalarList aclScalarList;
 
 /* Describes a strided view. `stride` (null: dense) and `offset` count elements; the storage shape
-   bounds what the view may reach: offset + sum((dim-1)*stride) < product(storageDims). Any
-   element-aligned address is fine; rank 0 is a scalar. Null, with a message, if the view is wrong. */
+   bounds what the view may reach: offset + sum((dim-1)*stride) < product(storageDims). Rank 0
+   is a scalar. Null, with a message, if the view is wrong. The address may be any, null too: phase 2
+   wants one that is aligned to an element, there or from aclSet*TensorAddr. */
 ACL_FUNC_VISIBILITY aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum,
                                                aclDataType dataType, const int64_t *stride,
                                                int64_t offset, aclFormat format,
