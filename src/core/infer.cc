@@ -1,97 +1,28 @@
-#include "src/core/infer.h"
-
+// What is checked of the inputs of a call.
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "src/core/sizes.h"
+#include "src/core/infer_call.h"
 
-namespace anabranch {
+namespace anabranch::infer {
 namespace {
 
 constexpr int kMaxList = 127;
 
-// One call: its description, its arguments, and whose names messages use.
-class Call {
- public:
-  Call(const PassSpec& spec, void* args, Face face)
-      : spec_(spec),
-        args_(args),
-        face_(face),
-        checker_(face == Face::kC ? "" : spec.name),
-        leader_(&spec.arguments[0]) {
-    if (const Attribute* form = spec.FormAttribute()) {
-      sizes_.residual = form->form(args);
-    } else {
-      sizes_.residual = spec.residual;
-    }
-    sizes_.rows_rule = spec.rows;
-    for (const Argument& a : spec.arguments) {
-      if (spec.leader == std::string_view(a.name)) leader_ = &a;
-    }
-  }
+bool InGroup(const Argument& a, int group) {
+  return a.presence == Presence::kTogether && a.group == group;
+}
 
-  Status Infer(unsigned asked);
-  Status Validate();
+// Dimensions that can only be told once n and D are as well known as they will be.
+bool IsLate(const ShapeSpec& shape) {
+  return shape.Has(Dim::kRows) || shape.Has(Dim::kWidth) || shape.Has(Dim::kAlphas) ||
+         shape.Has(Dim::kSteps) || shape.Has(Dim::kThree);
+}
 
- private:
-  // --- One tensor, or every member of a list: f(name, tensor).
-  template <class Function>
-  void ForEach(const Argument& a, const Function& f) {
-    if (a.tensor != nullptr) return f(ArgName(Name(a)), a.tensor(args_));
-    if (a.list == nullptr) return;
-    std::vector<TensorView>& list = a.list(args_);
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      f(ArgName(Name(a), static_cast<std::int64_t>(i)), list[i]);
-    }
-  }
-
-  const char* Name(const Argument& a) const { return a.Name(face_); }
-  const char* Name(const char* argument) const { return spec_.Find(argument)->Name(face_); }
-  bool Given(const Argument& a) const {
-    if (a.tensor != nullptr) return a.tensor(args_).defined();
-    return a.list != nullptr && !a.list(args_).empty();
-  }
-  bool Given(const char* name) const { return Given(*spec_.Find(name)); }
-  bool HasResidual() const { return sizes_.residual != Residual::kNone; }
-  DType Activation() const;
-  // The name of the leader, "blocks[0]" if it is a list.
-  ArgName Leader() const;
-  const TensorView* LeaderTensor() const;
-
-  void CheckInputsThere();
-  void CheckList(const Argument& a);
-  void RefuseTypes();
-  void RefuseParameterType(ArgName name, const TensorView& t, DType activation);
-  void RefuseCoefficientType(const Argument& a, ArgName name, const TensorView& t,
-                             DType activation);
-  void CheckForm();
-  void RefuseUnexpected(const Argument& a, const std::string& why);
-  void CheckGroups(bool output);
-  void CheckShapes();
-  void TakeLeader();
-  void CheckLimits();
-  Like LikeOf(const Argument& a) const;
-  void CheckSame(const Argument& a, ArgName name, const TensorView& t);
-  void CheckAttributes();
-  void CheckNumber(const Attribute& a);
-  void SetOutputs(unsigned asked);
-  bool Wanted(const Argument& a, unsigned asked) const;
-  bool FitsAView(const Argument& a, int rank);
-  void SetOutput(const Argument& a);
-  void CheckGradientList(const Argument& a);
-  void CheckOutputsThere();
-  void CheckMemory();
-
-  const PassSpec& spec_;
-  void* args_;
-  Face face_;
-  Checker checker_;
-  Sizes sizes_;
-  const Argument* leader_;
-};
+}  // namespace
 
 const TensorView* Call::LeaderTensor() const {
   if (leader_->tensor != nullptr) return &leader_->tensor(args_);
@@ -157,10 +88,6 @@ void Call::CheckForm() {
       RefuseUnexpected(a, std::string(Name(a.with)) + " is absent");
     }
   }
-}
-
-bool InGroup(const Argument& a, int group) {
-  return a.presence == Presence::kTogether && a.group == group;
 }
 
 // The members of a group come together; the second group only with the first.
@@ -234,12 +161,6 @@ void Call::RefuseTypes() {
 }
 
 // --- Shapes.
-
-// Dimensions that can only be told once n and D are as well known as they will be.
-bool IsLate(const ShapeSpec& shape) {
-  return shape.Has(Dim::kRows) || shape.Has(Dim::kWidth) || shape.Has(Dim::kAlphas) ||
-         shape.Has(Dim::kSteps) || shape.Has(Dim::kThree);
-}
 
 void Call::CheckLimits() {
   for (const Limit& limit : spec_.limits) {
@@ -359,150 +280,4 @@ void Call::CheckAttributes() {
   }
 }
 
-// --- Outputs.
-
-bool Call::Wanted(const Argument& a, unsigned asked) const {
-  switch (a.presence) {
-    case Presence::kRequired:
-      return true;
-    case Presence::kOptional:
-      return (asked >> a.group & 1) != 0;
-    case Presence::kResidual:
-      return HasResidual();
-    case Presence::kWith:
-    case Presence::kAlsoWith:
-      return Given(a.with);
-    case Presence::kTogether:
-      break;
-  }
-  // A group is wanted if it is asked for, or one of it or of a later group is given.
-  for (const Argument& other : spec_.arguments) {
-    if (other.output && other.group >= a.group && Given(other)) return true;
-  }
-  return (asked >> a.group) != 0;
-}
-
-// An output may have more dimensions than the tensor that it follows from: sources, or Sinkhorn's
-// steps.
-bool Call::FitsAView(const Argument& a, int rank) {
-  if (rank <= kMaxRank) return true;
-  std::string message = std::string(Name(a)) + " has " + std::to_string(rank) +
-                        " dimensions, expected at most " + std::to_string(kMaxRank);
-  if (const TensorView* leader = LeaderTensor(); leader != nullptr) {
-    message += ": " + Leader().str() + " has shape " + ToString(leader->sizes);
-  }
-  checker_.Invalid(message);
-  return false;
-}
-
-void Call::SetOutput(const Argument& a) {
-  if (a.list != nullptr) {  // one a member of the list that it is the gradient of
-    const Dims sizes = sizes_.Output(a.shape);
-    const bool stacked = face_ == Face::kPython;  // its operators return no lists
-    if (!FitsAView(a, sizes.rank + stacked)) return;
-    std::vector<TensorView>& list = a.list(args_);
-    list.resize(spec_.Find(a.like)->list(args_).size());
-    for (TensorView& t : list) anabranch::SetOutput(&t, Activation(), sizes);
-    return;
-  }
-  const Argument* like = a.like == nullptr ? nullptr : spec_.Find(a.like);
-  DType dtype = Activation();
-  if (a.type != Type::kActivation) dtype = Checker::CoefficientFor(dtype);
-  if (like != nullptr && Given(*like)) {
-    const TensorView& original = like->tensor(args_);
-    if (a.type == Type::kSame) dtype = original.dtype;
-    return anabranch::SetOutput(&a.tensor(args_), dtype, original.sizes);
-  }
-  const Dims sizes = sizes_.Output(a.shape);
-  if (Given(a) || !FitsAView(a, sizes.rank)) return;
-  anabranch::SetOutput(&a.tensor(args_), dtype, sizes);
-}
-
-void Call::SetOutputs(unsigned asked) {
-  // Which are wanted is decided before the first of them is set.
-  std::uint64_t wanted = 0;
-  for (std::size_t i = 0; i < spec_.arguments.size(); ++i) {
-    const Argument& a = spec_.arguments[i];
-    if (a.output && Wanted(a, asked)) wanted |= std::uint64_t{1} << i;
-  }
-  for (std::size_t i = 0; i < spec_.arguments.size(); ++i) {
-    if ((wanted >> i & 1) != 0) SetOutput(spec_.arguments[i]);
-  }
-}
-
-Status Call::Infer(unsigned asked) {
-  CheckInputsThere();
-  RefuseTypes();
-  CheckForm();
-  CheckGroups(false);
-  CheckShapes();
-  CheckAttributes();
-  if (spec_.more != nullptr && checker_.ok()) spec_.more(checker_, args_, sizes_, face_);
-  if (!checker_.ok()) return checker_.status();
-  SetOutputs(asked);
-  return checker_.status();
-}
-
-// --- Validation.
-
-void Call::CheckGradientList(const Argument& a) {
-  const std::size_t have = a.list(args_).size();
-  const std::size_t want = spec_.Find(a.like)->list(args_).size();
-  if (have == want) return;
-  checker_.Invalid(std::string(Name(a)) + " has " + std::to_string(have) + " tensors, expected " +
-                   std::to_string(want) + ", one for each of " + Name(a.like));
-}
-
-void Call::CheckOutputsThere() {
-  for (const Argument& a : spec_.arguments) {
-    if (!a.output || !checker_.ok()) continue;
-    if (a.list != nullptr) {
-      CheckGradientList(a);
-      ForEach(a, [&](ArgName name, const TensorView& t) { checker_.Required(name, t); });
-    } else if (a.required_if != nullptr && !a.required_if(args_)) {
-      continue;
-    } else if (a.presence != Presence::kTogether && Wanted(a, 0)) {
-      checker_.Required(Name(a), a.tensor(args_));
-    }
-  }
-  CheckGroups(true);
-}
-
-void Call::CheckMemory() {
-  std::vector<NamedTensor> inputs;
-  std::vector<NamedTensor> outputs;
-  inputs.reserve(16);
-  outputs.reserve(16);
-  for (const Argument& a : spec_.arguments) {
-    const char* may_be = a.may_be == nullptr ? nullptr : Name(a.may_be);
-    ForEach(a, [&](ArgName name, const TensorView& t) {
-      if (t.defined()) (a.output ? outputs : inputs).push_back({name, t, may_be});
-    });
-  }
-  checker_.Memory(inputs, outputs);
-}
-
-Status Call::Validate() {
-  CheckInputsThere();
-  CheckOutputsThere();
-  if (!checker_.ok()) return checker_.status();
-  if (Status status = Infer(0); !status.ok()) return status;
-  CheckMemory();
-  return checker_.status();
-}
-
-}  // namespace
-
-Status Infer(const PassSpec& spec, void* args, Face face, unsigned asked) noexcept try {
-  return Call(spec, args, face).Infer(asked);
-} catch (...) {
-  return Caught();
-}
-
-Status ValidateErased(const PassSpec& spec, void* args, Face face) noexcept try {
-  return Call(spec, args, face).Validate();
-} catch (...) {
-  return Caught();
-}
-
-}  // namespace anabranch
+}  // namespace anabranch::infer

@@ -11,6 +11,7 @@
 #include "acl/acl.h"
 #include "aclnn/acl_meta.h"
 #include "aclnn/aclnn_base.h"
+#include "tests/words.h"
 
 namespace anabranch::acl_test {
 
@@ -20,7 +21,7 @@ inline void ExpectFailure(int code, int wanted, const std::vector<std::string>& 
   const std::string message = aclGetRecentErrMsg();
   EXPECT_FALSE(message.empty()) << "no message for code " << code;
   for (const std::string& word : words) {
-    EXPECT_NE(message.find(word), std::string::npos) << "no '" << word << "' in: " << message;
+    EXPECT_TRUE(HasWords(message, word)) << "no '" << word << "' in: " << message;
   }
 }
 

@@ -10,13 +10,14 @@
 #include <thread>
 
 #include "tests/acl/fixture.h"
+#include "tests/words.h"
 
 namespace anabranch::acl_test {
 namespace {
 
 void ExpectMessage(const char* word) {
   const std::string message = aclGetRecentErrMsg();
-  EXPECT_NE(message.find(word), std::string::npos) << message;
+  EXPECT_TRUE(HasWords(message, word)) << message;
 }
 
 TEST(AclObjectTest, ArraysAndScalars) {

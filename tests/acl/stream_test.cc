@@ -93,7 +93,8 @@ TEST_F(StreamTest, HostFunctionsRunInOrderAndHoldNobodyElse) {
   for (int k = 0; k < 20; ++k) Note(a_, k);
   EXPECT_EQ(StreamStatus(a_), ACL_STREAM_STATUS_NOT_READY);
   ExpectFailure(aclrtSynchronizeStreamWithTimeout(a_, 0), 507046, {"not done after 0 ms"});
-  ExpectFailure(aclrtSynchronizeStreamWithTimeout(a_, 5), 507046, {"aclrtSynchronizeStreamWith"});
+  ExpectFailure(aclrtSynchronizeStreamWithTimeout(a_, 5), 507046,
+                {"aclrtSynchronizeStreamWithTimeout"});
   ExpectFailure(aclrtSynchronizeStreamWithTimeout(a_, -2), 107000, {"timeout is -2"});
   Note(b_, 100);
   EXPECT_EQ(aclrtSynchronizeStream(b_), 0);

@@ -105,20 +105,6 @@ def test_no_tokens(case, generator):
         assert not grad.any()
 
 
-def test_batch_layout_and_threads_do_not_change_bits(case, generator):
-    args = case.make((2, 6), torch.bfloat16, generator)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = run(case.function, case, args)
-        torch.set_num_threads(4)
-        four = run(case.function, case, args)
-    finally:
-        torch.set_num_threads(threads)
-    for a, b in zip(one, four, strict=True):
-        assert torch.equal(a, b)
-
-
 def test_negative_views_are_read_as_their_values(case, generator):
     args = case.make((3,), torch.float32, generator)
     negative = map_tensors(torch._neg_view, map_tensors(lambda t: -t, args))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,20 +282,36 @@ def test_a_token_alone_is_the_token_in_its_batch(case, generator):
         assert torch.equal(fifth(a), b)
 
 
-def test_threads_do_not_change_bits(case, generator):
-    """Tokens enough for several threads."""
-    args = case.make((3, 211), torch.bfloat16, generator)
-    threads = torch.get_num_threads()
-    every = []
-    try:
-        for number in (1, 2, 3, 7):
-            torch.set_num_threads(number)
-            every.append(run(case.function, case, args))
-    finally:
-        torch.set_num_threads(threads)
-    for other in every[1:]:
-        for a, b in zip(every[0], other, strict=True):
-            assert torch.equal(a, b)
+THREADS = """
+import torch
+from conftest import CASES
+from test_functions import run
+
+for case in CASES:
+    args = case.make((3, 7001), torch.bfloat16, torch.Generator().manual_seed(3))
+    torch.set_num_threads(1)
+    one = run(case.function, case, args)
+    for number in (2, 3, 7):
+        torch.set_num_threads(number)
+        for a, b in zip(one, run(case.function, case, args), strict=True):
+            assert torch.equal(a, b), (case, number)
+"""
+
+
+def test_threads_do_not_change_bits():
+    """The lines of ANABRANCH_VERBOSE say that several threads did take part."""
+    paths = [str(Path(__file__).parent), str(Path(anabranch.__file__).parents[1])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "ANABRANCH_VERBOSE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    most: dict[str, int] = {}
+    for name, threads in re.findall(r"^anabranch: (\w+) .* threads=(\d+) ", done.stderr, re.M):
+        most[name] = max(most.get(name, 0), int(threads))
+    forwards = {c.op for c in conftest.CASES}
+    assert set(most) == forwards | {f"{name}_backward" for name in forwards}
+    assert min(most.values()) > 1, most
 
 
 def test_offsets_beyond_32_bits(case, generator):
